@@ -13,7 +13,7 @@ from locum.io import reading_file
     [
         (ValueError("row: Meier, 40, ill"), "d.npz is damaged, or is not a thing"),
         (MemoryError(), "d.npz does not fit in memory"),
-        (PermissionError(13, "no", "meier.npz"), "d.npz may not be read"),
+        (PermissionError(13, "no", "meier.npz"), "d.npz cannot be read by this user"),
     ],
 )
 def test_the_text_of_a_library_is_not_passed_on(error: Exception, said: str) -> None:

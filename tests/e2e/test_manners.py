@@ -119,7 +119,7 @@ def test_a_list_in_the_file_is_one_option(program: Run, tmp_path: Path, files: d
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[plan]\nepsilonn = 1\n", "no option here"),
+        ("[plan]\nepsilonn = 1\n", "not an option here"),
         ("[plans]\nepsilon = 1\n", "one table per verb"),
         ("epsilon = 1\n", "one table per verb"),
         ("[plan\n", "not valid TOML"),

@@ -55,7 +55,7 @@ def test_images_without_classes_have_no_label(tmp_path: Path, picture) -> None:
 
 def test_images_beside_the_classes_are_an_error(image_folder: Path, picture) -> None:
     picture().save(image_folder / "stray.png")
-    with pytest.raises(DataError, match=r"1 of 11 images .* beside its class folders") as told:
+    with pytest.raises(DataError, match=r"1 of 11 images .* outside its class folders") as told:
         open_images(image_folder)
     assert "stray" not in str(told.value)
 

@@ -171,7 +171,7 @@ def test_what_cannot_run_there_is_refused_before_anything_starts(scans: Path, tm
     with pytest.raises(ConfigError, match=r"1 actor needs 3 CPUs"), RayEmbedding("auto", workers=3).started():
         pass
     torch_like = Backbone("hf", "1", Preprocessing((8, 8)), 3, lambda x: x.mean(axis=(2, 3)), concurrent=False)
-    with RayEmbedding(actors=1).started(), pytest.raises(ConfigError, match="runs ONNX models"):
+    with RayEmbedding(actors=1).started(), pytest.raises(ConfigError, match="runs only ONNX models"):
         embed_to_shards(
             open_images(scans), torch_like, str(tmp_path / "a"), info=torch_like.info, engine=RayEmbedding()
         )

@@ -176,7 +176,7 @@ def test_a_site_notices_a_changed_announcement_of_its_own() -> None:
     """Even one that it signed itself: a colluder may not have the site share for keys of an older master secret."""
     run = MaskedRun(4, 1, 1)
     older = announce(run.terms, "site-00", b"o" * 32, key_of("site-00"))
-    with pytest.raises(PrivacyError, match="another announcement of this site"):
+    with pytest.raises(PrivacyError, match="announcement of this site that differs"):
         run.sites["site-00"].share(run.said | {"site-00": older})
 
 

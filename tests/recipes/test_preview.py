@@ -171,7 +171,7 @@ class TestPublic:
         for wrong in ({"class_names": ["a"]}, {"class_names": ["a", "a"]}, {"units": 5}, {"real_auc": 0.5}):
             with pytest.raises(ConfigError):
                 preview_budgets(**SMALL | wrong)
-        with pytest.raises(ConfigError, match="a feature per class"):
+        with pytest.raises(ConfigError, match="as many features as classes"):
             preview_budgets(**SMALL | {"features": 1, "class_names": ["a", "b", "c"]})
         with pytest.raises(PrivacyError, match="smaller delta"):
             preview_budgets(**SMALL | {"delta": 0.01})
@@ -310,7 +310,7 @@ class TestGroups:
 
     def test_one_of_the_two_modes(self, tumors: Path) -> None:
         for wrong in ({}, {"data": str(tumors), "units": 100}):
-            with pytest.raises(ConfigError, match="one of the two"):
+            with pytest.raises(ConfigError, match="Give either `data`"):
                 preview_groups(**wrong)
         with pytest.raises(ConfigError, match="two classes or more"):
             preview_groups(units=100)

@@ -155,7 +155,7 @@ def test_a_study_that_cannot_run_is_told_and_the_others_go_on(root: Path, tmp_pa
     assert [r.state for r in results] == ["given sets", "not run"]
     assert "It draws its own seeds." in results[1].why
     assert results[0].seeds == 3
-    with pytest.raises(ConfigError, match="no setting of a study of 'pets-paper'"):
+    with pytest.raises(ConfigError, match="not a setting of a study of 'pets-paper'"):
         run_paper(find_papers(root)["pets-paper"], root, out=tmp_path / "out", given=["zebra=1"])
 
 

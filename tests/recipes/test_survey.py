@@ -137,7 +137,7 @@ def test_odd_folders_are_said_and_not_raised(tmp_path: Path, rng: np.random.Gene
     assert any("no classes" in said for said in found.refused)
     (flat / "cat").mkdir()
     noise(rng).save(flat / "cat" / "1.png")
-    assert "beside its class folders" in survey_data(str(flat)).refused[0]
+    assert "outside its class folders" in survey_data(str(flat)).refused[0]
     broken = tmp_path / "broken" / "a"
     broken.mkdir(parents=True)
     (broken / "1.png").write_bytes(b"no")

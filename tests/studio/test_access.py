@@ -15,7 +15,7 @@ import pytest
 from locum.studio.access import HEADERS, Access
 from locum.studio.places import Root
 
-MISSING = "below the folder that the studio was opened on."
+MISSING = "in the folder that the studio was opened on."
 # Of each kind one: the page, a file of it, reading, changing.
 ADDRESSES = [
     ("GET", "/"),
@@ -222,7 +222,7 @@ def escapes(studio: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def same(words: str) -> str:
     """A sentence about a missing thing without the name in it."""
-    return re.sub(r"There is no .* below", "There is no ... below", words)
+    return re.sub(r"There is no .* in the folder", "There is no ... in the folder", words)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_the_root_is_checked_again_when_a_job_s_turn_comes(studio: Any, tmp_path
         data.rename(tmp_path / "outside.npz")
         data.symlink_to(tmp_path / "outside.npz")
     found = studio.ended(job)
-    assert (found["state"], "below the folder" in found["words"]) == ("failed", True)
+    assert (found["state"], "in the folder" in found["words"]) == ("failed", True)
 
 
 def test_a_cancelled_private_fit_pays_once(

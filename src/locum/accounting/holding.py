@@ -237,7 +237,7 @@ def ways_out(ledger: Path | None = None, *, spent: bool = False) -> str:
     first = "Use the release that was made" if spent else "Ask for less"
     return (
         f"`locum ledger show{named}` lists what spent it. {first}; name another holding with --holding if these "
-        "are data of other people; or decide, or ask who may, on a larger budget with `locum ledger set-budget`."
+        "are data of other people; or raise the budget with `locum ledger set-budget`, if that is yours to decide."
     )
 
 
@@ -267,7 +267,9 @@ def same_name(name: str, others: Iterable[str]) -> None:
     """Refuse a new name that looks like a known one: a slip of the pen must not open a second budget."""
     for other in others:
         if _looks(other) == _looks(name):
-            raise ConfigError(f"There is a holding {other!r} already; got {name!r}. Write it the same way.")
+            raise ConfigError(
+                f"The ledger has a holding {other!r} already; got {name!r}, which looks the same: use the known name."
+            )
 
 
 def _exact(value: float) -> Fraction:

@@ -63,7 +63,7 @@ class Scores:
         for name in ("inside", "outside"):
             values = np.asarray(getattr(self, name), dtype=np.float64)
             if values.ndim != 1 or not len(values) or np.isnan(values).any():
-                raise DataError(f"An attack must give one number per record; `{name}` does not hold that.")
+                raise DataError(f"An attack must give one number per record; `{name}` holds something else.")
             object.__setattr__(self, name, values)
 
 

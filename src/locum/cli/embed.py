@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from locum.recipes import EmbedSummary
 
 
-ENGINE = "Who does the work"
+ENGINE = "Where the work is done"
 # What one file of vectors can be; `locum.data` would bring numpy.
 _ENDINGS = (".csv", ".npz", ".parquet", ".safetensors")
 IMAGES_HELP = (

@@ -159,7 +159,10 @@ def init(
     ] = DEFAULT_EPSILON,
     delta: Delta = DEFAULT_DELTA,
     unit: Annotated[
-        UnitName, typer.Option(help="Whose presence is hidden.", rich_help_panel=PRIVACY)
+        UnitName,
+        typer.Option(
+            help="What is protected: one record, or a subject with all its records.", rich_help_panel=PRIVACY
+        ),
     ] = UnitName.record,
     host: Annotated[
         str, typer.Option(help="The host name where sites reach the coordinator.", rich_help_panel="The network")
@@ -276,7 +279,11 @@ def coordinate(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Release, log and state; resumes there.", rich_help_panel=WHERE
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Release, log and state; a run that stopped resumes there.",
+            rich_help_panel=WHERE,
         ),
     ] = Path("out"),
     listen: Annotated[
@@ -363,7 +370,7 @@ def simulate(
             "--out",
             "-o",
             metavar="DIR",
-            help="Keep the release and the log here; resumes there.",
+            help="Keep the release and the log here; a run that stopped resumes there.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -431,7 +438,10 @@ def simulate(
         ),
     ] = None,
     unit: Annotated[
-        UnitName, typer.Option(help="Whose presence is hidden.", rich_help_panel=PRIVACY)
+        UnitName,
+        typer.Option(
+            help="What is protected: one record, or a subject with all its records.", rich_help_panel=PRIVACY
+        ),
     ] = UnitName.record,
     engine: Annotated[
         Engine, typer.Option(help="local: one process. ray: Flower's simulation engine.", rich_help_panel="Sites")

@@ -85,7 +85,7 @@ def fit(
     device: Annotated[
         DeviceName,
         typer.Option(
-            help="CVAE, CGAN: where to train; auto takes a GPU if there is one. With a guarantee the CPU.",
+            help="CVAE, CGAN: where to train; auto takes a GPU if there is one. With a guarantee, always the CPU.",
             rich_help_panel=SETTINGS,
         ),
     ] = DeviceName.auto,
@@ -221,8 +221,8 @@ def fit(
     """Fit a generator to records and write a release that anyone can sample.
 
     The release has a guarantee of differential privacy, paid from the budget of the data, except with --no-dp. One
-    simple attack is then run on it, with records of the validation or test split; with --no-dp also with a held-out
-    share.
+    simple attack is then run on it, with records that the fit did not use: those of --non-members, else the
+    validation or test split, else, with --no-dp, a held-out share.
     """
     # Checked first: nothing heavy is imported for a mistyped budget.
     budget = None if no_dp else _budget(epsilon, delta, n_public, unit.value, relation.value)

@@ -74,11 +74,13 @@ def set_budget(
     holding: Annotated[str, typer.Option(help="The name of the data.", rich_help_panel=LEDGER)] = "default",
     unit: Annotated[
         UnitName | None,
-        typer.Option(help="Whose presence is hidden (record); cannot be changed later.", rich_help_panel=BUDGET),
+        typer.Option(help="What is protected (default: record); cannot be changed later.", rich_help_panel=BUDGET),
     ] = None,
     relation: Annotated[
         RelationName | None,
-        typer.Option(help="What neighbors are (add-or-remove); cannot be changed later.", rich_help_panel=BUDGET),
+        typer.Option(
+            help="The neighboring relation (default: add-or-remove); cannot be changed later.", rich_help_panel=BUDGET
+        ),
     ] = None,
     ledger: NewFile = None,
     yes: Annotated[

@@ -176,14 +176,16 @@ def fit(
         FitUnitName,
         typer.Option(
             help="What is protected: one record, or a subject with all its records. auto: the subject, if a column "
-            "says whose a record is.",
+            "says who a record belongs to.",
             rich_help_panel=PRIVACY,
         ),
     ] = FitUnitName.auto,
     subject: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Says whose a record is; left out of the table.", rich_help_panel=PRIVACY
+            metavar="COLUMN",
+            help="The column that says who a record belongs to; not part of the table.",
+            rich_help_panel=PRIVACY,
         ),
     ] = None,
     rows_per_subject: Annotated[
@@ -191,7 +193,7 @@ def fit(
         typer.Option(
             min=1,
             max=1000,
-            help="Rows that a subject may add; more needs more noise.",
+            help="Rows that a subject may add; more rows need more noise.",
             rich_help_panel=PRIVACY,
         ),
     ] = 1,
@@ -289,7 +291,7 @@ def apply(
         typer.Option(
             "--lambda",
             metavar="NUMBER|own",
-            help="How plainly labels are written: 0 not at all, -50 fully (default).",
+            help="How clearly labels are written: 0 not at all, -50 fully (default).",
             rich_help_panel="Knobs",
         ),
     ] = None,

@@ -78,7 +78,7 @@ def plan(
     ] = 1280,
     real_auc: Annotated[
         float,
-        typer.Option(help="AUC of a classifier trained on the real data, as far as known.", rich_help_panel=FORECAST),
+        typer.Option(help="AUC of a classifier trained on the real data, if you know it.", rich_help_panel=FORECAST),
     ] = 0.95,
     want_auc: Annotated[
         float | None,

@@ -75,7 +75,9 @@ def _check(name: str, where: str, options: Mapping[str, click.Option], settable:
     if name in ONLY_TYPED and name in options:
         raise ConfigError(f"{name.replace('_', '-')!r} cannot be set in {where}: type --{name.replace('_', '-')}.")
     if name not in options:
-        raise ConfigError(f"{where} sets {name.replace('_', '-')!r}, which is no option here: {', '.join(settable)}.")
+        raise ConfigError(
+            f"{where} sets {name.replace('_', '-')!r}, which is not an option here: {', '.join(settable)}."
+        )
 
 
 def _as_text(value: Any, option: click.Option) -> Any:

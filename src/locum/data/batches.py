@@ -82,7 +82,7 @@ def open_batches(path: str | os.PathLike[str]) -> dict[str, Batches]:
     """
     text = os.fspath(path)
     if not opens_in_pieces(text):
-        raise DataError(f"{text} cannot be read piece by piece: give Parquet or safetensors files.")
+        raise DataError(f"{text} cannot be read piece by piece: give Parquet, safetensors or CSV files.")
     found: Mapping[str, Batches]
     if text.lower().endswith(".safetensors") or array_files(text):
         from locum.data.formats.mapped import open_mapped

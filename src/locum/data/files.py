@@ -152,7 +152,7 @@ def _read(name: str, rows: int | None = None) -> dict[str, EmbeddingSet]:
     if is_remote(name):
         if not opens_in_pieces(name):
             if suffix not in _SINGLE:
-                raise DataError(f"{name} holds no Parquet files at its top, and is no file: {_READABLE}.")
+                raise DataError(f"{name} is a folder without Parquet files at its top level: {_READABLE}.")
             return _fetched(name, suffix, rows)
     else:
         _check_there(name, suffix)

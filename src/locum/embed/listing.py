@@ -195,7 +195,7 @@ def _folder_items(found: list[str], place: str) -> tuple[list[ImageItem], tuple[
     unlabeled = sum(item.label is None for item in items)
     if 0 < unlabeled < len(items):
         raise DataError(
-            f"{unlabeled} of {len(items)} images of {place!r} lie beside its class folders: move them into one, "
+            f"{unlabeled} of {len(items)} images of {place!r} are outside its class folders: move them into one, "
             "or remove them."
         )
     return items, tuple(sorted({item.label for item in items if item.label is not None}))

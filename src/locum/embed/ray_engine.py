@@ -95,8 +95,8 @@ class RayEmbedding:
             )
         if backbone.model is None:
             raise ConfigError(
-                f"The engine 'ray' runs ONNX models, and {backbone.name!r} is none: export it and give onnx:FILE, or "
-                "use the engine 'local'."
+                f"The engine 'ray' runs only ONNX models, and {backbone.name!r} is not one: export it and give "
+                "onnx:FILE, or use the engine 'local'."
             )
         if not isinstance(work.source, FileSource | RemoteSource):
             raise ConfigError("The engine 'ray' reads images from files: use the engine 'local' for an .npz.")

@@ -158,7 +158,7 @@ def backbone_for(info: EmbeddingInfo, given: str | None = None) -> Backbone:
     demanded = Preprocessing.parse(info.preprocessing) if info.preprocessing else found.preprocessing
     if demanded.opaque != found.preprocessing.opaque:
         raise DataError(
-            f"The release demands images prepared as {demanded.text!r}; {name!r} prepares them as "
+            f"The release requires images prepared as {demanded.text!r}; {name!r} prepares them as "
             f"{found.preprocessing.text!r}. Find the version of the model that the release was made with."
         )
     return replace(found, preprocessing=demanded)

@@ -68,7 +68,7 @@ class MaskedStep:
         check_step(terms, step)
         check_query(query)
         if not isinstance(announcements, Mapping) or not isinstance(words, Mapping):
-            raise FormatError("Announcements and masked vectors must come by name of site.")
+            raise FormatError("Announcements and masked vectors must be given by site name.")
         for name in announcements:
             if not isinstance(name, str) or name not in terms.sites:
                 raise PrivacyError(f"The announcements name {shown(name)}, which is not one of the pinned sites.")

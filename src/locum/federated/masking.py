@@ -235,7 +235,7 @@ class MaskingSite:
         if not done.answered:
             raise PrivacyError(f"This site has not confirmed who answered step {step}.")
         if not isinstance(signatures, Mapping):
-            raise FormatError("Signatures must come by name of site.")
+            raise FormatError("Signatures must be given by site name.")
         signed = statement(self.terms, step, done.context, done.answered)
         valid = sum(is_signed(self.terms, name, signed, signatures.get(name)) for name in done.answered)
         if valid < self.terms.threshold:
@@ -258,7 +258,7 @@ class MaskingSite:
     def _check_names(self, given: Any, what: str) -> None:
         """Refuse a mapping whose names are not pinned, before anything else is looked at."""
         if not isinstance(given, Mapping):
-            raise FormatError(f"{what} must come by name of site.")
+            raise FormatError(f"{what} must be given by site name.")
         for name in given:
             if not isinstance(name, str) or name not in self.terms.sites:
                 raise PrivacyError(f"{what} name {shown(name)}, which is not one of the federation's pinned sites.")
@@ -276,7 +276,7 @@ class MaskingSite:
             if not is_announced(self.terms, announced):
                 raise PrivacyError(f"The announcement of {name!r} is not signed with the pinned key of that site.")
         if replace(found[self.name], signature="") != self._keys.announced():
-            raise PrivacyError("The list has another announcement of this site than the one that it made.")
+            raise PrivacyError("The list has an announcement of this site that differs from the one that it made.")
         keys = [key for announced in found.values() for key in (announced.encryption, *announced.masks)]
         if len(set(keys)) < len(keys):
             raise PrivacyError("The announcements use one key twice: each site and step needs its own.")

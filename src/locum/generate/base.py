@@ -145,8 +145,8 @@ def _condition(name: str, column: npt.NDArray[Any], declared: Sequence[Any] | No
         return Condition(name=name, values=tuple(values.tolist())), codes.astype(np.int64)
     except ValidationError as error:
         raise ConfigError(
-            f"An attribute to condition on has 1 to 1000 values, and its name and values are text of at most 200 "
-            f"characters: {name[:40]!r} is not such."
+            f"An attribute to condition on has 1 to 1000 values, and its name and values have at most 200 "
+            f"characters; those of {name[:40]!r} do not fit."
         ) from error
 
 
@@ -504,7 +504,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
         if len(names) > MOST_NAMES or any(len(name) > 200 for name in names) or len(set(names)) != len(names):
             raise ConfigError(
                 f"A release holds up to {MOST_NAMES} column names of up to 200 characters, all different; these "
-                f"{len(names)} are not such. Rename the columns, or fit X.to_numpy(): then no name leaves."
+                f"{len(names)} do not fit. Rename the columns, or fit X.to_numpy(): then no name leaves."
             )
 
     def _with_names(self, claim: PrivacyClaim) -> PrivacyClaim:

@@ -55,7 +55,7 @@ def reading_file(path: str, kind: str) -> Iterator[None]:
     except MemoryError:
         raise DataError(f"{path} does not fit in memory: split it into smaller files.") from None
     except PermissionError:
-        raise DataError(f"{path} may not be read by this user: change its permissions.") from None
+        raise DataError(f"{path} cannot be read by this user: change its permissions.") from None
     except Exception:
         # A damaged file can fail anywhere inside a library, and the library's own text may quote
         # records, so neither the text nor the chain of causes is passed on.
@@ -166,11 +166,11 @@ def read_toml(file: str | os.PathLike[str], thing: str) -> dict[str, Any]:
         raise ConfigError(f"The {thing} {name} cannot be read: {error.strerror}.") from None
     # The time for a key grows with the square of its parts.
     if raw.count(b".") > _MAX_DOTS:
-        raise ConfigError(f"The {thing} {name} holds more than {_MAX_DOTS} dots: it is not what it should be.")
+        raise ConfigError(f"The {thing} {name} holds more than {_MAX_DOTS} dots, so it is not read.")
     try:
         return tomllib.loads(raw.decode())
     except RecursionError:
-        raise ConfigError(f"The {thing} {name} is nested too deeply: it is not what it should be.") from None
+        raise ConfigError(f"The {thing} {name} is nested too deeply to be read.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"The {thing} {name} is not valid TOML: {str(error)[:200]}.") from None
 

@@ -155,7 +155,9 @@ class ImageObfuscator(BaseObfuscator):
                 return super().fit(X, utility)
             matrix, codes = self._prepare(X, utility)
             if subject is not None and np.shape(subject) != (len(matrix),):
-                raise DataError(f"`subject` must name one for each of {len(matrix)} images; got {np.shape(subject)}.")
+                raise DataError(
+                    f"`subject` needs one entry for each of {len(matrix)} images; got {np.shape(subject)}."
+                )
             rng, whose = np.random.default_rng(self._seed()), None if subject is None else np.asarray(subject)
             self.noise_, self.history_ = Substitution.of_collages(matrix, codes, rng, whose), History()
             return self

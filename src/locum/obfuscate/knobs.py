@@ -1,4 +1,4 @@
-"""The two knobs: how much noise, and how plainly the utility labels are written."""
+"""The two knobs: how much noise, and how clearly the utility labels are written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def checked_lambda(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not -math.inf < value <= 0:
-        raise ConfigError(f"`lambda_` must be 0 or below, or None for C's own scores; got {value!r}. -50 is plain.")
+        raise ConfigError(
+            f"`lambda_` must be 0 or below, or None for C's own scores; got {value!r}. -50 writes labels fully."
+        )
     return float(value)
 
 

@@ -194,7 +194,7 @@ tags:
 # An obfuscator: keeps what is needed, hides the rest
 
 It takes {takes}, and returns the same kind. Two knobs are set at each use: `noise` is how much of a record is hidden
-(0 hides least), `lambda_` is how plainly its utility labels are written (0 not at all, -50 fully).
+(0 hides least), `lambda_` is how clearly its utility labels are written (0 not at all, -50 fully).
 
 ```python
 from locum.obfuscate import load_obfuscator

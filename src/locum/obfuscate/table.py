@@ -115,7 +115,7 @@ class TableObfuscator(BaseObfuscator):
     ) -> pd.DataFrame:
         """One release of each record, with fresh randomness each time unless `random_state` is given.
 
-        `noise`: 0 hides least. `lambda_`: how plainly the utility label is written; 0 not at all, -50 fully, None as
+        `noise`: 0 hides least. `lambda_`: how clearly the utility label is written; 0 not at all, -50 fully, None as
         C scores it. With `use_true_label=False` C's prediction is written instead of the true label.
         """
         mask = self.masking(noise=noise, lambda_=lambda_, use_true_label=use_true_label)

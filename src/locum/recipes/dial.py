@@ -91,7 +91,7 @@ def epsilons_of(given: Sequence[float] | None, count: int) -> list[float]:
     """The epsilons of a dial, smallest first: those given, or so many in equal ratios."""
     if given is not None:
         if not given:
-            raise ConfigError("A preview needs an epsilon or more; got none.")
+            raise ConfigError("A preview needs at least one epsilon; got none.")
         return sorted({float(epsilon) for epsilon in given})
     if isinstance(count, bool) or not 2 <= count <= 1000:
         raise ConfigError(f"`points` must be a whole number from 2 to 1000; got {count!r}. 41 make a smooth curve.")

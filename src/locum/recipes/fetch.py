@@ -285,7 +285,7 @@ def _copy(
         file.flush()
         os.fsync(file.fileno())
     if total is not None and done != total:
-        raise ConnectionError(f"{done} of {total} bytes came")
+        raise ConnectionError(f"only {done} of {total} bytes arrived")
     if progress is not None:
         progress(done, done, f"{done / 1e6:.1f} MB")
 

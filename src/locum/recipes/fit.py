@@ -332,7 +332,8 @@ def fit_release(
         to_read = undeclared_values(generator, settings, classes_public, confirm_classes)
     elif classes is not None or classes_public or settings.get("condition_values"):
         raise ConfigError(
-            "`classes`, `classes_public` and `condition_values` belong to a guarantee: leave them out, or --no-dp."
+            "`classes`, `classes_public` and `condition_values` belong to a guarantee: leave them out, or leave out "
+            "--no-dp."
         )
     if privacy is not None and refuse_leak:
         raise PrivacyError(
@@ -345,7 +346,9 @@ def fit_release(
             "guarantee needs all of them, so leave the brackets out, or add --no-dp."
         )
     if privacy is None and duplicates_removed:
-        raise ConfigError("--duplicates-removed is a line of a guarantee: leave it out, or leave out --no-dp.")
+        raise ConfigError(
+            "--duplicates-removed adds an assumption to a guarantee: leave it out, or leave out --no-dp."
+        )
     if privacy is not None:
         settings |= {"privacy": privacy, "ledger": ledger, "holding": holding}
     if drop_duplicates and not unit_from_data:
@@ -368,8 +371,8 @@ def fit_release(
         if opened is None:
             if engine is not None:
                 raise ConfigError(
-                    "Another engine works on Parquet or safetensors files with the generator gaussian, and without "
-                    "--drop-duplicates: leave --engine out."
+                    "Only fits of the generator gaussian to Parquet or safetensors files, without --drop-duplicates, "
+                    "run on another engine: leave --engine out."
                 )
             splits = read_sets(data, backbone=backbone, reference=wanted, progress=progress)
         if classes is not None:

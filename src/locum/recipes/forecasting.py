@@ -99,7 +99,7 @@ def forecast(budget: DP, *, units: float, classes: int, features: int = 1280, re
     """
     if not units >= 1 or classes < 2 or features < 1:
         raise ConfigError(
-            f"A forecast needs a record or more, two classes or more and a feature; got {units!r}, {classes!r} and "
+            f"A forecast needs at least one record, two classes and one feature; got {units!r}, {classes!r} and "
             f"{features!r}."
         )
     if not 0.5 < real_auc <= 1:
@@ -150,8 +150,8 @@ def epsilon_for(
     """
     if not 0.5 < want_auc < real_auc:
         raise ConfigError(
-            f"An AUC of {want_auc!r} cannot be asked for where real data give {real_auc:g}: ask for one between 0.5 "
-            "and that, or say with --real-auc what real data give."
+            f"An AUC of {want_auc!r} is out of reach: real data give {real_auc:g}. Ask for one between 0.5 and that, "
+            "or say with --real-auc what real data give."
         )
 
     def at(epsilon: float) -> Forecast:

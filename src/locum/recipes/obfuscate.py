@@ -331,7 +331,7 @@ def apply_obfuscator(
     noise
         How much to hide, 0 or more; 0 hides least. A private table takes none: it hides all but the label.
     lambda_
-        How plainly utility labels are written: 0 not at all, -50 fully, "own" as the obfuscator's classifier C scores
+        How clearly utility labels are written: 0 not at all, -50 fully, "own" as the obfuscator's classifier C scores
         them. None: fully, -50 or, for images under the preset "paper", -3000.
     true_label
         Write the true utility labels; False: C's prediction.

@@ -463,18 +463,18 @@ def _owner(names: Sequence[str], subject: str | None, unit: UnitChoice) -> str |
     """The column that says whose a record is, if that is the unit."""
     if unit == "record":
         if subject is not None:
-            raise ConfigError("--subject names whose a record is, and --unit record ignores it: leave one out.")
+            raise ConfigError("--subject says who a record belongs to, and --unit record ignores it: leave one out.")
         return None
     if subject is None:
         # Also if it is left out of the table: identifiers are, and the records are still somebody's.
         subject = next((name for name in names if name.lower() in SUBJECT_COLUMNS), None)
     if subject is None and unit == "auto" and (maybe := next(filter(seems_subject, names), None)):
         raise PrivacyError(
-            f"Column {maybe!r} seems to say whose a record is, and nothing says that it does: pass --subject {maybe} "
-            "to protect all records of a person together, or --unit record to protect each record alone."
+            f"Column {maybe!r} seems to say who a record belongs to: pass --subject {maybe} to protect all records "
+            "of a person together, or --unit record to protect each record alone."
         )
     if subject is None and unit == "subject":
-        raise ConfigError("--unit subject needs the column that says whose a record is: --subject COLUMN.")
+        raise ConfigError("--unit subject needs the column that says who a record belongs to: --subject COLUMN.")
     return subject
 
 

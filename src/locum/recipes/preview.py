@@ -300,7 +300,7 @@ def preview_groups(
     """
     _check_points(points)
     if (data is None) == (units is None):
-        raise ConfigError("Give `data`, or `units` and `class_names` for made-up records: one of the two.")
+        raise ConfigError("Give either `data`, or `units` and `class_names` for made-up records.")
     if data is not None:
         purpose = "preview of groups"
         read = _Read.of(data, purpose, ledger, holding, "auto", backbone, reference, _GROUPED, seed, progress)

@@ -43,7 +43,9 @@ class MadeUp:
     def of(cls, reference: Reference, classes: int, real_auc: float, seed: int) -> MadeUp:
         """Classes that the best classifier tells apart with an AUC of about `real_auc`."""
         if classes - 1 > reference.dim:
-            raise ConfigError(f"Made-up records need a feature per class; got {reference.dim} for {classes} classes.")
+            raise ConfigError(
+                f"Made-up records need about as many features as classes; got {reference.dim} for {classes} classes."
+            )
         rng = np.random.default_rng([seed, 1])
         basis, _ = np.linalg.qr(rng.normal(size=(reference.dim, classes - 1)))
         return cls(reference, _distance(real_auc, classes) * _corners(classes), basis)

@@ -681,8 +681,8 @@ def apply_settings(
         if not is_data(value):
             known = ", ".join(name for name in found.config if name != "quick")
             raise ConfigError(
-                f"{key!r} is no setting of {found.name!r} (there are {known}), and no set: there is no file or "
-                f"folder {value!r}."
+                f"{key!r} is not a setting of {found.name!r} (there are {known}), and not a set either: there is no "
+                f"file or folder {value!r}."
             )
     if sets and not isinstance(needs, SetNeeds):
         # Says why, before any image is embedded.

@@ -270,8 +270,8 @@ def _sorted(
                 settings[study].append(pair)
         else:
             raise ConfigError(
-                f"{pair!r} is no setting of a study of {paper.name!r}, and no set: there is no file or folder "
-                f"{value!r}."
+                f"{pair!r} is not a setting of a study of {paper.name!r}, and not a set either: there is no file or "
+                f"folder {value!r}."
             )
     return settings, sets
 

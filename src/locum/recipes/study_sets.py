@@ -242,7 +242,7 @@ def _splits(path: str, changed: int, thin: tuple[int, ...], ratio: float) -> dic
 def _described(name: str, facts: Any, where: str) -> StudySet:
     plain = {f.name for f in fields(StudySet)} - {"name", "given", "more"}
     if not isinstance(facts, Mapping) or not isinstance(facts.get("file"), str):
-        raise ConfigError(f"{where!r} must say of {name!r} which `file` it is.")
+        raise ConfigError(f"{where!r} must give the `file` of {name!r}.")
     known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items() if k in plain}
     rest = {k: v for k, v in facts.items() if k not in plain}
     known.setdefault("title", name)
@@ -417,7 +417,7 @@ def prepare_set(
     {'train': 1258, 'val': 180, 'test': 359}
     """
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"A set is named with letters, digits, '_', '-' and '.'; got {name!r}.")
+        raise ConfigError(f"The name of a set has only letters, digits, '_', '-' and '.'; got {name!r}.")
     images = holds_images(split_path(path)[0])
     splits = read_sets(path, backbone=backbone if images else None, reference=images, progress=progress)
     parts, how = _three_parts(name, splits)

@@ -88,7 +88,7 @@ def _table(
     sets: Collection[str],
 ) -> dict[str, Any]:
     if not examples:
-        raise ConfigError(f"`{key}` is no table; got {dict(value)!r}.")
+        raise ConfigError(f"`{key}` is not a table; got {dict(value)!r}.")
     known = {k for e in examples for k in e}
     by_set = known <= set(sets)
     values = [v for e in examples for v in e.values()]
@@ -104,7 +104,7 @@ def _list(
     key: str, value: list[Any], examples: list[list[Any]], names: Collection[str] | None, sets: Collection[str]
 ) -> list[Any]:
     if not examples:
-        raise ConfigError(f"`{key}` is no list; got {value!r}.")
+        raise ConfigError(f"`{key}` is not a list; got {value!r}.")
     if _is_row(examples):
         if len(value) != len(examples[0]):
             raise _form(key, value, examples)
@@ -112,13 +112,13 @@ def _list(
     entries = [entry for e in examples for entry in e]
     out = [_like(key, v, entries, names, sets) if entries else v for v in value]
     if twice := [v for i, v in enumerate(out) if v in out[:i]]:
-        raise ConfigError(f"`{key}` holds {twice[0]!r} twice.")
+        raise ConfigError(f"`{key}` lists {twice[0]!r} twice.")
     return out
 
 
 def _number(key: str, value: float, examples: list[Any], *, alone: bool) -> float:
     if not examples:
-        raise ConfigError(f"`{key}` takes no number; got {value!r}.")
+        raise ConfigError(f"`{key}` does not take a number; got {value!r}.")
     if not math.isfinite(value) and value not in examples:
         raise ConfigError(f"`{key}` takes finite numbers; got {value!r}.")
     if value < 0 and min(examples) >= 0:

@@ -46,7 +46,7 @@ _GLOSSARY = {
     "attacker": "someone who has released records and wants to know the private attribute of each.",
     "hull AUC": "the area under such a curve, the adjustable paper's measure; more is better. It compares methods "
     "only on the same data and judges.",
-    "lambda": "how plainly the utility label is written: 0 not at all, -50 fully.",
+    "lambda": "how clearly the utility label is written: 0 not at all, -50 fully.",
     "most frequent": "always guessing the most frequent value.",
     "noise": "how much of a record is hidden: 0 hides least.",
     "receiver": "someone who trains on released records, and uses the model on real ones.",

@@ -57,7 +57,9 @@ class Drops:
                 async for chunk in chunks:
                     sizes[1] += len(chunk)
                     if sizes[0] > _MOST_FILES or sizes[1] > _MOST_BYTES:
-                        raise DataError("That is too much to drop on a page: copy it below the root instead.")
+                        raise DataError(
+                            "That is too much to drop on a page: copy it into the studio's folder instead."
+                        )
                     stream.write(chunk)
         except BaseException:
             # Half a file must never be kept as if it were whole.
@@ -75,7 +77,7 @@ class Drops:
             os.rename(dropped, target) if dropped.is_dir() else os.link(dropped, target)
         except FileExistsError:
             raise ConfigError(
-                f"There is {dropped.name!r} already: rename what you drop, or remove that first."
+                f"{dropped.name!r} is in this folder already: rename what you drop, or remove that first."
             ) from None
         self.forget(drop)
         return self._root.name(target)

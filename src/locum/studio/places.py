@@ -75,7 +75,7 @@ class Root:
                 shown = parts and not any(part.startswith(".") for part in open_parts)
                 if shown and (missing or found.exists()):
                     return found
-        raise NotBelowRootError(f"There is no {text[:100]!r} below the folder that the studio was opened on.")
+        raise NotBelowRootError(f"There is no {text[:100]!r} in the folder that the studio was opened on.")
 
     def records(self, text: str) -> Path:
         """The file or folder in `FILE#split`, as a job in the root reads it: a name that is there is not split."""
@@ -89,7 +89,7 @@ class Root:
         # What is kept beside a release has its name and more.
         long = len(os.fsencode(found.name)) > _LONGEST
         if long or found.name == LEDGER or not text.isprintable() or not found.parent.is_dir():
-            raise NotBelowRootError(f"Nothing can be written at {text[:100]!r}: choose a name below the root.")
+            raise NotBelowRootError(f"Nothing can be written at {text[:100]!r}: choose another name in this folder.")
         return found
 
     def name(self, path: Path) -> str:

@@ -70,7 +70,7 @@ def serve_studio(
             _serve(root, port, browser, announce)
             return
     link = _running(root)
-    announce(f"The studio runs here already. Open it with this link, which works once:\n\n  {link}\n")
+    announce(f"The studio is already running here. Open it with this link, which works once:\n\n  {link}\n")
     _open(root, link, browser)
 
 
@@ -208,7 +208,7 @@ def _running(root: Root) -> str:
             pass
         # It may be starting.
         time.sleep(0.1)
-    raise ConfigError("The studio runs here already, but does not answer: stop it, and run this again.")
+    raise ConfigError("The studio is already running here, but does not answer: stop it, and run this again.")
 
 
 def _open(root: Root, link: str, browser: bool) -> None:

@@ -18,7 +18,7 @@ _OWN = {
     "none of your records.",
     "k-Same": "each record is replaced by the mean of a group of k. Nobody stands alone in a group, but nothing is "
     "proven about what else an attacker knows.",
-    "lambda": "how plainly an obfuscator writes what you keep into each copy: 0 not at all, -50 fully.",
+    "lambda": "how clearly an obfuscator writes what you keep into each copy: 0 not at all, -50 fully.",
     "ledger": "the file next to your data that remembers every charge. It cannot be overspent, and nothing is ever "
     "removed from it.",
     "LiRA": "a strong attack: it trains many generators with and without a record, and compares.",

@@ -179,8 +179,8 @@ class PrivacyClaim:
                 "differential privacy."
             )
         return (
-            f"{test}No formal guarantee: nothing proves how little can be learned about a record. Rely on measured "
-            "attacks."
+            f"{test}No formal guarantee: there is no proven limit on what can be learned about a record. Rely on "
+            "measured attacks."
         )
 
     def assumed(self) -> list[str]:

@@ -208,7 +208,7 @@ def _tensors(path: str) -> tuple[dict[str, _Array], dict[str, str]]:
     out: dict[str, _Array] = {}
     for name, (kind, shape, offset) in found.items():
         if kind not in _KINDS:
-            raise DataError(f"`{name}` in {path} is stored as {kind}, which NumPy lacks: save it as float32.")
+            raise DataError(f"`{name}` in {path} is stored as {kind}, which NumPy does not have: save it as float32.")
         out[name] = _Array(
             os.path.abspath(path), 8 + length + offset, shape, _KINDS[kind], tuple(texts.get(name, ()))
         )

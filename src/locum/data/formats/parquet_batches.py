@@ -184,7 +184,7 @@ def _files(path: str) -> list[str]:
         if one.type == fs.FileType.File and one.extension.lower() == "parquet" and one.base_name[0] not in "._"
     )
     if not names:
-        raise DataError(f"{path} holds no Parquet files at its top: give a folder of them, or a file.")
+        raise DataError(f"{path} holds no Parquet files at its top level: give a folder of them, or a file.")
     return names
 
 

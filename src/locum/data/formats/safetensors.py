@@ -37,7 +37,9 @@ def read_safetensors(path: str) -> dict[str, EmbeddingSet]:
         for name in names:
             kind = file.get_slice(name).get_dtype()
             if kind not in _READABLE:
-                raise DataError(f"`{name}` in {path} is stored as {kind}, which NumPy lacks: save it as float32.")
+                raise DataError(
+                    f"`{name}` in {path} is stored as {kind}, which NumPy does not have: save it as float32."
+                )
         tensors: dict[str, npt.NDArray[Any]] = {name: file.get_tensor(name) for name in names}
     values = text_values(meta.get("values"), path)
 

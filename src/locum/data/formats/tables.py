@@ -145,7 +145,9 @@ def list_vectors(column: pa.ChunkedArray, name: str, source: Source) -> Array:
     values = lists.flatten()
     if values.null_count:
         i = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // int(lengths[0])
-        raise DataError(f"Column `{name}` of {source.path} lacks a number in {source.where(i)}: fill or drop it.")
+        raise DataError(
+            f"Column `{name}` of {source.path} lacks a number in {source.where(i)}: fill it in, or drop the record."
+        )
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(lists), int(lengths[0]))
 
 
@@ -202,5 +204,5 @@ def _no_gaps(column: pa.ChunkedArray, name: str, source: Source) -> None:
     if column.null_count:
         i = int(np.argmax(column.is_null().to_numpy()))
         raise DataError(
-            f"Column `{name}` of {source.path} lacks a value in {source.where(i)}: fill it, or drop the record."
+            f"Column `{name}` of {source.path} lacks a value in {source.where(i)}: fill it in, or drop the record."
         )

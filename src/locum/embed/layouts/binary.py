@@ -91,8 +91,8 @@ def _records(file: Path, record: np.dtype[Any]) -> Array:
     size = file.stat().st_size
     if size == 0 or size % record.itemsize:
         raise DataError(
-            f"{file.name} in {str(file.parent)!r} has {size} bytes, which is no multiple of the {record.itemsize} of "
-            "a record: it was cut off, or belongs to another set."
+            f"{file.name} in {str(file.parent)!r} has {size} bytes, not a multiple of the {record.itemsize} of a "
+            "record: it was cut off, or belongs to another set."
         )
     # Of an array as record numpy takes the length along: shape (n, 3, 96, 96).
     return np.memmap(file, dtype=record.base, mode="r", shape=(size // record.itemsize, *record.shape))
