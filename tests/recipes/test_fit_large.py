@@ -16,7 +16,7 @@ import pytest
 
 from locum import load
 from locum.accounting import Ledger
-from locum.data import write_embeddings
+from locum.data import LocalEngine, write_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.recipes import fit_release
 from locum.types import DP, EmbeddingSet
@@ -198,3 +198,37 @@ def test_a_refused_fit_leaves_no_copy_of_records(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="There is no file"):
         fit_release(str(tmp_path / "none.parquet"), tmp_path / "r", no_dp=True, in_memory=0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy"])
+def test_other_files_on_another_engine(kind: str, tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """The passes run where the engine says, and the sums are those of the data in memory."""
+    X, y = blobs
+    if kind == "csv":
+        lines = [",".join(map(str, [*row, label])) for row, label in zip(X.tolist(), y, strict=True)]
+        (tmp_path / "d.csv").write_text("\n".join([",".join([*(f"f{i}" for i in range(8)), "label"]), *lines]) + "\n")
+        data = str(tmp_path / "d.csv")
+    else:
+        (tmp_path / "d").mkdir()
+        np.save(tmp_path / "d" / "X.npy", X)
+        np.save(tmp_path / "d" / "y.npy", y)
+        data = str(tmp_path / "d")
+    passes = 0
+
+    class Counting(LocalEngine):
+        def map(self, *args: Any) -> Any:
+            nonlocal passes
+            passes += 1
+            return super().map(*args)
+
+    write_embeddings(tmp_path / "others.npz", EmbeddingSet.from_arrays(X[::2] + 1, y[::2]))
+    others = str(tmp_path / "others.npz")
+    whole, pieces = (
+        fit_release(data, tmp_path / name, no_dp=True, non_members=others, engine=engine)
+        for name, engine in (("whole", None), ("pieces", Counting()))
+    )
+    assert passes
+    assert pieces.records == whole.records == 210
+    one, two = load(whole.release), load(pieces.release)
+    for name, tensor in one.tensors.items():
+        np.testing.assert_allclose(two.tensors[name], tensor, atol=1e-5)

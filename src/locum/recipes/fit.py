@@ -282,8 +282,8 @@ def fit_release(
         Where passes over data in pieces run, such as `RayEngine`; None: in this process.
     in_memory
         Bytes of vectors up to which data are read as a whole. Larger ones are read in pieces, in one pass per noisy
-        sum, if they are Parquet or safetensors files and the generator is "gaussian", or "cvae" without a guarantee;
-        so are data at an address, and all data with an `engine`. Copies are then counted, but not listed.
+        sum, if they are Parquet, safetensors or CSV files, or folders of .npy files, and the generator is "gaussian",
+        or "cvae" without a guarantee; so are data at an address, and all data with an `engine`. Copies are then counted, but not listed.
     verbose
         Show the progress of training.
     seed
@@ -371,8 +371,8 @@ def fit_release(
         if opened is None:
             if engine is not None:
                 raise ConfigError(
-                    "Only fits of the generator gaussian to Parquet or safetensors files, without --drop-duplicates, "
-                    "run on another engine: leave --engine out."
+                    "Only fits of the generator gaussian to Parquet, safetensors or CSV files, without "
+                    "--drop-duplicates, run on another engine: leave --engine out."
                 )
             splits = read_sets(data, backbone=backbone, reference=wanted, progress=progress)
         if classes is not None:

@@ -167,7 +167,7 @@ class PrivacyClaim:
         if self.dp is not None:
             same = _NEIGHBORS[self.dp.relation].format(unit=self.unit)
             return (
-                f"Differential privacy: the release would have come out nearly the same {same}. The odds of any "
+                f"Differential privacy: this release would have been nearly as likely {same}. The odds of any "
                 f"conclusion differ by a factor of at most exp({at_least(self.dp.epsilon)}), except with probability "
                 f"{at_least(self.dp.delta)}. Other releases of the same data add to this."
             )
