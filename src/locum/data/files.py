@@ -13,7 +13,7 @@ from typing import BinaryIO
 from locum.data.batches import gather, open_batches, opens_in_pieces
 from locum.data.formats.assemble import ALL, SPLITS
 from locum.errors import DataError
-from locum.io import file_system, is_remote, printable, remote_errors, split_path, write_atomically
+from locum.io import file_system, is_remote, listed, printable, remote_errors, split_path, write_atomically
 from locum.types import EmbeddingSet, SetBatches
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
@@ -236,8 +236,7 @@ def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
     name = os.fspath(path)
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
-        known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-        raise DataError(f"{name} has no suffix that can be written: use {known}.")
+        raise DataError(f"{name} has no suffix that can be written: use {listed(SUFFIXES)}.")
     writer = _writer(suffix)
     write_atomically(name, lambda stream: writer(stream, data))
 

@@ -283,7 +283,8 @@ def fit_release(
     in_memory
         Bytes of vectors up to which data are read as a whole. Larger ones are read in pieces, in one pass per noisy
         sum, if they are Parquet, safetensors or CSV files, or folders of .npy files, and the generator is "gaussian",
-        or "cvae" without a guarantee; so are data at an address, and all data with an `engine`. Copies are then counted, but not listed.
+        or "cvae" without a guarantee; so are data at an address, and all data with an `engine`. Copies are then
+        counted, but not listed.
     verbose
         Show the progress of training.
     seed

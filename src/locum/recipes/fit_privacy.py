@@ -16,7 +16,7 @@ from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
 from locum.generate.private import Descent
 from locum.generate.table import paid_table
-from locum.io import MANIFEST, STATE_FOLDER, is_remote, split_path
+from locum.io import MANIFEST, STATE_FOLDER, is_remote, listed, split_path
 from locum.recipes.forecasting import Forecast, forecast
 from locum.release import GaussianSpec, Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Batches, PrivacyClaim
@@ -57,7 +57,7 @@ def asked_budget(privacy: DP | None, no_dp: bool, generator: str) -> DP | None:
     if generator not in PRIVATE_GENERATORS:
         raise PrivacyError(
             f"The generator {generator!r} does not support differential privacy: take "
-            f"{', '.join(PRIVATE_GENERATORS[:-1])} or {PRIVATE_GENERATORS[-1]}, or add --no-dp (`no_dp=True`) for a "
+            f"{listed(PRIVATE_GENERATORS)}, or add --no-dp (`no_dp=True`) for a "
             "release without a guarantee."
         )
     budget = privacy or DP(DEFAULT_EPSILON, DEFAULT_DELTA)

@@ -25,7 +25,7 @@ from typing import Any
 
 from locum._version import __version__
 from locum.errors import ConfigError, DataError, MissingExtraError, missing_extra
-from locum.io import private_folder, write_bytes
+from locum.io import listed, private_folder, write_bytes
 from locum.recipes.data_sets import MANIFEST_NAME, read_data_sets
 from locum.recipes.study_sets import (
     GIVEN,
@@ -48,7 +48,9 @@ Raw = dict[str, dict[str, dict[str, Any]]]
 Seconds = dict[str, dict[str, float]]
 
 #: Settings whose entries make cells of their own: with more of them, the cells of the others are what they were.
-ADDED = ("seeds", "sets", "datasets", "backbones", "generators", "methods", "questions")
+ADDED = (
+    "seeds", "sets", "datasets", "backbones", "paper_backbones", "paper_sites", "generators", "methods", "questions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -810,7 +812,7 @@ def _known(found: FoundStudy, config: Mapping[str, Any], out: Path, keep: bool) 
         if not _extends(new, old, lists=key in ADDED):
             raise ConfigError(
                 f"The results of {found.name!r} cannot be kept: {key!r} was {old!r} and is {new!r}. Only more "
-                f"{', '.join(ADDED[:-1])} or {ADDED[-1]} can be added to them. Run without `keep`."
+                f"{listed(ADDED)} can be added to them. Run without `keep`."
             )
     hashes = _hashes(found, config)
     changed = sorted(name for name, sha in saved.get("data", {}).items() if hashes.get(name, sha) != sha)

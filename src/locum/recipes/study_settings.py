@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from locum.errors import ConfigError
+from locum.io import listed
 
 # Measured on a scale: fractions work, even if all values in `config.toml` are whole.
 SCALES = ("noise", "lambda")
@@ -95,7 +96,7 @@ def _table(
     out = {}
     for k, v in value.items():
         if k not in known and not by_set and names is not None and k not in names:
-            raise ConfigError(f"`{key}` has entries {_listed(sorted({*known, *names}))}; got {k!r}.")
+            raise ConfigError(f"`{key}` has entries {listed(map(repr, sorted({*known, *names})), 'and')}; got {k!r}.")
         out[k] = _like(key, v, [e[k] for e in examples if k in e] or values, names, sets)
     return out
 
@@ -142,7 +143,7 @@ def _text(key: str, value: str, examples: list[str], names: Collection[str] | No
         if all(e.isdigit() for e in examples) and not value.isdigit():
             raise ConfigError(f"`{key}` takes whole numbers, such as {examples[0]!r}; got {value!r}.")
         return value
-    raise ConfigError(f"`{key}` takes {_listed(sorted({*examples, *names}), 'or')}; got {value!r}.")
+    raise ConfigError(f"`{key}` takes {listed(map(repr, sorted({*examples, *names})))}; got {value!r}.")
 
 
 def _is_row(examples: list[list[Any]]) -> bool:
@@ -156,11 +157,6 @@ def _is_number(text: str) -> bool:
         return not math.isnan(float(text))
     except ValueError:
         return False
-
-
-def _listed(names: Sequence[str], last: str = "and") -> str:
-    quoted = [repr(name) for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
 
 
 def _form(key: str, value: Any, examples: list[Any]) -> ConfigError:

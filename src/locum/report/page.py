@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from locum.errors import ConfigError
+from locum.io import listed
 from locum.report import charts as svg
 from locum.report.charts import section_parts
 from locum.report.text import FAR, MEASURES, METRICS, closest_words, interval_text, reason_words, times
@@ -79,7 +80,7 @@ def check_suffix(suffix: str) -> None:
     locum.errors.ConfigError: A report ends in .html, .md or .json; got '.pdf'.
     """
     if suffix not in _RENDERERS:
-        raise ConfigError(f"A report ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; got {suffix!r}.")
+        raise ConfigError(f"A report ends in {listed(SUFFIXES)}; got {suffix!r}.")
 
 
 def to_json(report: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from locum.data.formats.tables import (
     list_vectors,
 )
 from locum.errors import DataError
+from locum.io import listed
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 _VECTORS = ("embedding", "vector", "X")
@@ -211,7 +212,7 @@ def _vector_column(schema: pa.Schema, path: str) -> str | None:
 def _with_attributes(roles: Roles, schema: pa.Schema, vector: str, path: str) -> Roles:
     """Further columns of text or whole numbers as attributes beside a column of vectors."""
     if roles.label is None or roles.label == vector:
-        raise DataError(f"{path} has vectors but no labels: add a column called {', '.join(LABELS[:-1])} or class.")
+        raise DataError(f"{path} has vectors but no labels: add a column called {listed(LABELS)}.")
     attributes = dict(roles.attributes)
     for name in roles.rest:
         kind = schema.field(name).type

@@ -17,7 +17,7 @@ from locum.data.formats.assemble import ALL, SPLITS, RawSplit, assemble, label_c
 from locum.data.formats.parquet import Layout, check_complete, check_same, find_layout
 from locum.data.formats.tables import LABELS, Source, is_text, plain_column, raw_splits
 from locum.errors import DataError
-from locum.io import file_system, is_remote, parquet_files, reading_file, remote_errors
+from locum.io import file_system, is_remote, listed, parquet_files, reading_file, remote_errors
 from locum.types import EmbeddingInfo, EmbeddingSet, Facts, encode_labels
 
 # Bytes of a file that are read ahead; whole column chunks would be as large as the writer made them.
@@ -249,7 +249,7 @@ def _check_label(schema: pa.Schema, layout: Layout, path: str) -> None:
     label = layout.roles.label
     if label is not None and label.lower() not in LABELS and pa.types.is_floating(schema.field(label).type):
         raise DataError(
-            f"{path} has no labels: no column is called {', '.join(LABELS[:-1])} or {LABELS[-1]}, and the last one, "
+            f"{path} has no labels: no column is called {listed(LABELS)}, and the last one, "
             f"`{label}`, holds fractions. Name the column of classes `label`."
         )
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from locum.data.formats.arrays import ATTRIBUTE
 from locum.data.formats.assemble import ALL, SPLITS, RawSplit
 from locum.errors import DataError
+from locum.io import listed
 from locum.types import SUBJECT_COLUMNS, seems_subject
 
 Array = npt.NDArray[Any]
@@ -85,7 +86,7 @@ def raw_splits(X: Array, columns: dict[str, Array], roles: Roles, source: Source
     assert roles.label is not None, "callers settle the label first"
     if roles.label.lower() not in LABELS and columns[roles.label].dtype.kind == "f":
         raise DataError(
-            f"{source.path} has no labels: no column is called {', '.join(LABELS[:-1])} or {LABELS[-1]}, "
+            f"{source.path} has no labels: no column is called {listed(LABELS)}, "
             f"and the last one, `{roles.label}`, holds fractions. Name the column of classes `label`."
         )
     parts: dict[str, Array | slice] = {ALL: slice(None)}
