@@ -34,6 +34,7 @@ def fitted_on(file: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> np
     first = HeadQuery.first
     monkeypatch.setattr(HeadQuery, "first", lambda *given: seen.append(first(*given)) or seen[-1])
     budget = DP(1.0, 1e-6, options.pop("unit", "record"), 300)
+    options["settings"] = {"reference": "none"}
     fit_release(str(file), file.with_suffix(".release"), generator="gaussian", privacy=budget, **options)
     (sums,) = seen
     monkeypatch.undo()

@@ -63,7 +63,7 @@ def test_reading_from_a_store(store: Store, local: Path, address: str) -> None:
     assert len(read_embeddings(f"{address}#[100]")) == 100
     with pytest.raises(DataError, match="nothing at"):
         read_embeddings(f"{address}/none.parquet")
-    with pytest.raises(DataError, match="no Parquet files"):
+    with pytest.raises(DataError, match="Parquet files at its top level"):
         read_embeddings(f"{address.removesuffix('/vectors')}/elsewhere")
 
 

@@ -559,10 +559,24 @@ def test_a_published_release_is_not_called_signed_with_a_key_that_did_not_sign_i
 ) -> None:
     publish()
     other = Path(make_key_pair(tmp_path / "other").private)
-    # Without its public half beside it.
-    (tmp_path / "other.pub").unlink()
     with pytest.raises(ConfigError, match="was signed with the key"):
         publish(key=other)
+
+
+def test_the_public_half_of_the_key_is_there_before_anything_is_paid(
+    publish: Callable[..., Any], key: Path, tmp_path: Path
+) -> None:
+    public = Path(f"{key}.pub")
+    written = public.read_bytes()
+    public.unlink()
+    other = Path(make_key_pair(tmp_path / "other").private)
+    shutil.copy(f"{other}.pub", public)
+    with pytest.raises(ConfigError, match="is not the public key of"):
+        publish()
+    assert not charges(tmp_path)
+    public.unlink()
+    publish()
+    assert public.read_bytes() == written
 
 
 def test_the_claim_says_that_records_decided_whether_the_release_left(publish: Callable[..., Any]) -> None:

@@ -200,6 +200,17 @@ class Ledger:
         looked = [body["holding"] for body in bodies if body["kind"] == "looked"]
         return len(looked) if holding is None else looked.count(holding)
 
+    def note_data(self, holding: str, place: str) -> None:
+        """Note which file or folder a holding has paid for, so that a part of it cannot open another ledger."""
+        with self._entries.turn() as turn:
+            self._pick(turn.entries, holding)
+            if place not in _data(turn.entries):
+                turn.append({"kind": "data", "holding": holding, "place": place})
+
+    def data(self) -> tuple[str, ...]:
+        """The files and folders that were noted, of all holdings."""
+        return _data(self._entries.read())
+
     def releases(self, charge: Charge) -> tuple[str, ...]:
         """Fingerprints of the releases that a charge has paid for."""
         return _releases(self._entries.read(), charge.identity)
@@ -402,6 +413,10 @@ def _releases(entries: Sequence[dict[str, Any]], identity: str) -> tuple[str, ..
     return tuple(b["release"] for b in bodies if b["kind"] == "release" and b["identity"] == identity)
 
 
+def _data(entries: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(entry["body"]["place"] for entry in entries if entry["body"]["kind"] == "data")
+
+
 def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
     out: dict[str, Holding] = {}
     for entry in entries:
@@ -417,6 +432,9 @@ def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
         elif body["kind"] == "looked":
             # A look spends nothing, so it needs no budget.
             if not isinstance(name, str) or not isinstance(body["purpose"], str):
+                raise KeyError(body["kind"])
+        elif body["kind"] == "data":
+            if name not in out or not isinstance(body["place"], str):
                 raise KeyError(body["kind"])
         elif body["kind"] not in ("result", "release") or name not in out:
             raise KeyError(body["kind"])

@@ -108,7 +108,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="Public statistics for whitening (default: the backbone's, if any).",
+            help="Public statistics for whitening, or a .csv of each column's range (default: the backbone's).",
             rich_help_panel=SETTINGS,
         ),
     ] = None,
@@ -348,9 +348,11 @@ def _show_guarantee(summary: FitSummary) -> None:
         more = f"; epsilon {wider[0].epsilon:g} would keep {wider[0].kept.value:.0%}" if wider else ""
         output.say(
             f"usefulness  expected to keep about {here.kept.value:.0%} ({here.kept.low:.0%} to {here.kept.high:.0%}) "
-            f"of the gain over chance that real data give{more}"
+            f"of what real data gain over chance in AUC{more}"
         )
         output.say_indented("Based on measured releases of other data, not of yours: `locum evaluate` measures it.")
+    else:
+        output.say("usefulness  no forecast for such a release: `locum evaluate` measures it")
 
 
 def _check_no_guarantee(ctx: typer.Context) -> None:

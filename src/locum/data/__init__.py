@@ -65,6 +65,11 @@ if TYPE_CHECKING:
         EMBEDDED as EMBEDDED,
         write_parquet_stream as write_parquet_stream,
     )
+    from locum.data.header import (
+        LABEL_COLUMNS as LABEL_COLUMNS,
+        feature_columns as feature_columns,
+        guessed_label as guessed_label,
+    )
     from locum.data.held_out import hold_out as hold_out
     from locum.data.ledger import ledger_for as ledger_for
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
@@ -74,11 +79,13 @@ if TYPE_CHECKING:
         partition_dirichlet as partition_dirichlet,
         partition_iid as partition_iid,
     )
+    from locum.data.ranges import read_ranges as read_ranges
     from locum.data.reference import (
         REFERENCES as REFERENCES,
         Reference as Reference,
         load_reference as load_reference,
         reference_for as reference_for,
+        reference_from_ranges as reference_from_ranges,
     )
     from locum.data.samples import (
         SAMPLES as SAMPLES,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from locum.data.ranges import read_ranges
 from locum.errors import ConfigError, DataError
 from locum.io import write_bytes
 from locum.types import EmbeddingInfo
@@ -263,8 +264,9 @@ def load_reference(name: str | Path, dim: int | None = None, info: EmbeddingInfo
     Parameters
     ----------
     name
-        A name in `REFERENCES`, a .safetensors file, or "none" for mean 0 and variance 1. "auto" is "none" here:
-        vectors without a description say nothing about their source; see `reference_for`.
+        A name in `REFERENCES`, a .safetensors file, a .csv of declared ranges (name, low, high), or "none" for mean 0
+        and variance 1. "auto" is "none" here: vectors without a description say nothing about their source; see
+        `reference_for`.
     dim
         Number of features that the statistics must have; None: any, but "none" needs it.
     info
@@ -296,16 +298,43 @@ def load_reference(name: str | Path, dim: int | None = None, info: EmbeddingInfo
         found = _shipped(str(name))
     elif Path(name).suffix == ".safetensors":
         found = _read(Path(name), "own")
+    elif Path(name).suffix == ".csv":
+        found = reference_from_ranges(Path(name))
     else:
         raise ConfigError(
-            f"There are no public statistics {str(name)!r}: use none, {', '.join(REFERENCES)}, or a .safetensors "
-            "file that `locum reference make` wrote."
+            f"There are no public statistics {str(name)!r}: use none, {', '.join(REFERENCES)}, a .safetensors file "
+            "that `locum reference make` wrote, or a .csv with the range of each column (name,low,high)."
         )
     if dim is not None and found.dim != dim:
         raise DataError(f"The public statistics {str(name)!r} have {found.dim} features, but the vectors have {dim}.")
     if info is not None:
         found.check_source(info)
     return found
+
+
+def reference_from_ranges(file: Path) -> Reference:
+    """Public statistics of a table, from a file with the range of each feature; see `Reference.from_ranges`.
+
+    Parameters
+    ----------
+    file
+        A .csv with the columns name, low and high and one line per feature, in the order of the features.
+
+    Returns
+    -------
+    Reference
+        The statistics.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import reference_from_ranges
+    >>> written = Path("ranges.csv").write_text("name,low,high\\nage,18,98\\nheight,140,200\\n")
+    >>> reference_from_ranges(Path("ranges.csv")).mean.tolist()
+    [58.0, 170.0]
+    """
+    low, high = zip(*read_ranges(file).values(), strict=True)
+    return Reference.from_ranges(low, high, source=f"declared ranges of {len(low)} features")
 
 
 @lru_cache(maxsize=4)

@@ -24,6 +24,7 @@ from locum.data import (
     partition_by,
     partition_dirichlet,
     partition_iid,
+    read_ranges,
     read_table,
     reference_for,
 )
@@ -45,7 +46,6 @@ from locum.federated import (
 from locum.generate.private import reference_hash
 from locum.io import check_output_folder, hold_folder, is_remote, split_path, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
-from locum.recipes.reference import read_ranges
 from locum.recipes.verify import verify_release
 from locum.release import load
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim, Progress

@@ -39,10 +39,15 @@ from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
     check_classes_known,
+    check_label_named,
     check_not_lost,
+    check_one_ledger,
+    check_scaled,
+    check_several_classes,
     check_two,
     expected_use,
     names_read,
+    note_data,
     paid_limit,
     public_classes,
     public_values,
@@ -390,7 +395,9 @@ def fit_release(
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
             if classes is None:
+                check_label_named(data, confirm)
                 names = public_classes(given, privacy.unit, confirm)
+            check_several_classes(names)
             settings |= {"privacy": privacy, "classes": list(range(len(names)))}
             if to_read:
                 found_values = {name: public_values(given, name, privacy.unit, confirm) for name in to_read}
@@ -405,10 +412,12 @@ def fit_release(
         if privacy is not None:
             settings["ledger"] = ledger or ledger_for(data, train.info)
             check_not_lost(data, settings["ledger"])
+            check_one_ledger(data, settings["ledger"])
             check_output_folder(out, overwrite=overwrite)
         if wanted:
             settings["reference"] = reference_for(train.info)
         if privacy is not None:
+            check_scaled(data, settings["reference"], chosen=not wanted)
             load_reference(settings["reference"], train.dim, train.info)
         if privacy is not None and found.kept and announce is not None:
             announce(_about_copies(found, privacy, dropping=drop_duplicates))
@@ -425,12 +434,16 @@ def fit_release(
             if must_resume and (kept_in is None or not kept_in.is_file()):
                 raise CheckpointError("there is no checkpoint of a fit with these settings.")
             model.set_params(checkpoint=kept_in if resume else None)
-        if isinstance(train, EmbeddingSet):
-            model.fit(train.X, train.y, train.subject, attributes=train.attributes)
-        else:
-            by_subject = privacy is not None and privacy.unit == "subject"
-            with sorted_copy(data, settings.get("ledger")) if by_subject else nullcontext() as scratch:
-                model.fit_batches(train, engine=engine, scratch=scratch)
+        try:
+            if isinstance(train, EmbeddingSet):
+                model.fit(train.X, train.y, train.subject, attributes=train.attributes)
+            else:
+                by_subject = privacy is not None and privacy.unit == "subject"
+                with sorted_copy(data, settings.get("ledger")) if by_subject else nullcontext() as scratch:
+                    model.fit_batches(train, engine=engine, scratch=scratch)
+        finally:
+            if privacy is not None:
+                note_data(data, settings["ledger"], holding)
         problem, membership, limit, left = "", None, None, None
         forecasts: tuple[Forecast, ...] = ()
         if privacy is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 
 from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
+from locum.data import LABEL_COLUMNS, feature_columns, guessed_label, read_ranges
+from locum.embed import holds_images
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
 from locum.generate.private import Descent
 from locum.generate.table import paid_table
-from locum.io import MANIFEST, STATE_FOLDER, is_remote, listed, split_path
+from locum.io import LEDGER, MANIFEST, STATE_FOLDER, is_remote, listed, split_path
 from locum.recipes.forecasting import Forecast, forecast
 from locum.release import GaussianSpec, Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Batches, PrivacyClaim
@@ -194,6 +197,58 @@ def _rare(data: Batches, unit: str, names: Sequence[str], attribute: str | None 
     return sum((len(units[name]) if by_subject else counts[name]) < LEAST_UNITS for name in names)
 
 
+def check_label_named(data: str, confirm: ConfirmClasses | None) -> None:
+    """Refuse to publish the values of a column that was taken for the classes because it is the last one.
+
+    A holder who is asked sees the names; one who said beforehand that they are public does not.
+    """
+    column = None if confirm is not None or holds_images(split_path(data)[0]) else guessed_label(data)
+    if column is not None:
+        raise PrivacyError(
+            f"No column of {data!r} is called {listed(LABEL_COLUMNS)}, so the last one, {column!r}, would be taken "
+            "for the classes, and its values would be published: rename the column of classes, or declare its values "
+            "with `classes` (--classes A,B)."
+        )
+
+
+def check_several_classes(names: Sequence[str]) -> None:
+    """Refuse a single class before anything is paid for: most often the folder is one level off."""
+    if len(names) < 2:
+        raise DataError(
+            f"All records belong to one class{f', {names[0]!r}' if names else ''}, and a release needs two or more: "
+            "give the folder that holds one folder per class, or a column of classes."
+        )
+
+
+def check_scaled(data: str, reference: str, *, chosen: bool) -> None:
+    """Refuse the columns of a table without their ranges: bounds that fit no column leave nothing but noise.
+
+    `chosen`: the holder named the statistics, so that "none" means standardized columns.
+    """
+    columns = () if holds_images(split_path(data)[0]) else feature_columns(data)
+    if not columns:
+        return
+    if reference == "none" and not chosen:
+        raise ConfigError(
+            f"{data!r} is a table, and a private fit must know the usual range of each column without looking at the "
+            "records: write the ranges into a file (name,low,high; one line per column) and add --reference "
+            "ranges.csv, or use `locum obfuscate fit`, which also takes categories. If the columns are standardized, "
+            "add --reference none."
+        )
+    if Path(reference).suffix == ".csv":
+        named = tuple(read_ranges(Path(reference)))
+        if named != columns:
+            wrong = next(pair for pair in zip_longest(named, columns) if pair[0] != pair[1])
+            raise ConfigError(
+                f"{reference!r} must name the {len(columns)} columns of {data!r} in their order: it has "
+                f"{_quoted(wrong[0])} where the table has {_quoted(wrong[1])}."
+            )
+
+
+def _quoted(name: str | None) -> str:
+    return "no more lines" if name is None else repr(name[:80])
+
+
 def with_assumptions(
     release: Release, *, names_public: str | None, duplicates_removed: bool, not_covered: Sequence[str] = ()
 ) -> Release:
@@ -222,6 +277,9 @@ def expected_use(release: Release) -> tuple[Forecast, ...]:
     """
     decoder, dp = release.manifest.decoder, release.claim.dp
     if not isinstance(decoder, GaussianSpec) or decoder.head is None or dp is None:
+        return ()
+    # The table of measured releases is about vectors that were whitened with public statistics.
+    if release.manifest.settings.get("reference") == "none":
         return ()
     cells, d = release.manifest.cells, release.manifest.embedding.dim
     descent = Descent(decoder.head.noise, cells, d)
@@ -258,3 +316,52 @@ def check_not_lost(data: str, ledger: Path) -> None:
                 "with `locum ledger restore`; if that release was made from other data, open a ledger with `locum "
                 "ledger set-budget`."
             )
+
+
+def check_one_ledger(data: str, ledger: Path) -> None:
+    """Refuse data that are a part of others, or hold others, that another ledger has paid for.
+
+    A folder and a folder in it have different places for a ledger, and would have a budget each for the same records.
+    """
+    if is_remote(data):
+        return
+    place, own = Path(os.path.realpath(split_path(data)[0])), Path(os.path.realpath(ledger))
+    for above in place.parents:
+        file = above / STATE_FOLDER / LEDGER
+        if file == own or not file.is_file():
+            continue
+        for known in _paid_data(file):
+            if known == place or known in place.parents:
+                raise PrivacyError(
+                    f"{data!r} lies in {known.name!r}, and the ledger {str(file)!r} has paid for a release of all of "
+                    "it: a second ledger would be a second budget for the same records. Name that one with --ledger."
+                )
+    if not place.is_dir():
+        return
+    for folder, names, _ in os.walk(place):
+        if STATE_FOLDER in names:
+            names.remove(STATE_FOLDER)
+            file = Path(folder, STATE_FOLDER, LEDGER)
+            if file != own and file.is_file() and any(place in known.parents for known in _paid_data(file)):
+                raise PrivacyError(
+                    f"{data!r} holds data that the ledger {str(file)!r} has paid for already: a second ledger would "
+                    "be a second budget for the same records. Name that one with --ledger."
+                )
+
+
+def note_data(data: str, ledger: Path, holding: str) -> None:
+    """Note in the ledger which data a holding has paid for, if it has: see `check_one_ledger`."""
+    if is_remote(data) or not ledger.is_file():
+        return
+    opened = Ledger(ledger)
+    known = opened.holdings().get(holding)
+    if known is not None and known.charges:
+        opened.note_data(holding, os.path.realpath(split_path(data)[0]))
+
+
+def _paid_data(ledger: Path) -> list[Path]:
+    """Files and folders that a ledger knows; none if it cannot be read by this user."""
+    try:
+        return [Path(place) for place in Ledger(ledger).data()]
+    except LocumError:
+        return []

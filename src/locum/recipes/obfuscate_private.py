@@ -30,6 +30,8 @@ from locum.recipes.fit_privacy import (
     MOST_CLASSES,
     ConfirmClasses,
     check_not_lost,
+    check_one_ledger,
+    note_data,
     paid_limit,
 )
 from locum.recipes.inputs import checkpoint_path, choose_split
@@ -227,13 +229,17 @@ def fit_private_table(
             frame = frame[list(declared.names)]
         place = ledger or ledger_for(data)
         check_not_lost(data, place)
+        check_one_ledger(data, place)
         table = PrivateTable(
             declared, utility, privacy, rows_per_subject=rows_per_subject, ledger=place, holding=holding
         )
         chosen = {name: str(value) for name, value in table.get_params(deep=False).items()}
         table.checkpoint = checkpoint_path(data, "table", chosen, ledger=place) if resume else None
         started = time.monotonic()
-        table.fit(frame, units)
+        try:
+            table.fit(frame, units)
+        finally:
+            note_data(data, place, holding)
         assumptions = () if domain is not None else (DOMAIN_READ,)
         saved = save_table(table, out, assumptions=assumptions, overwrite=overwrite)
         table.remove_checkpoint()

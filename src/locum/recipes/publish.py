@@ -14,12 +14,20 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from locum._version import __version__
 from locum.accounting import Charge, Ledger, attack_limit, found_limit, pair_limits, plan_head
 from locum.audit import LEAST_NON_MEMBERS, Policy, load_policy, undecidable
-from locum.data import copies_of, drop_duplicates, hold_out, ledger_for, write_embeddings
+from locum.data import (
+    copies_of,
+    drop_duplicates,
+    feature_columns,
+    hold_out,
+    ledger_for,
+    reference_for,
+    write_embeddings,
+)
 from locum.embed import DEFAULT_BACKBONE, holds_images, open_images
 from locum.errors import CheckpointError, ConfigError, DataError, LocumError, PrivacyError
 from locum.io import (
@@ -41,9 +49,13 @@ from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
     check_classes_known,
+    check_label_named,
+    check_one_ledger,
+    check_several_classes,
     check_two,
     expected_use,
     names_read,
+    note_data,
     paid_limit,
     public_classes,
     with_unit_of,
@@ -54,9 +66,18 @@ from locum.recipes.review import show_cost
 from locum.recipes.sign import read_signing_key, sign_release
 from locum.recipes.verify import verify_release
 from locum.release import load, open_release
-from locum.release.passport import key_id, present_passport_files, write_passport_files
+from locum.release.passport import (
+    key_id,
+    present_passport_files,
+    read_public_key,
+    write_passport_files,
+    write_public_key,
+)
 from locum.report import audit_facts, publish_facts, publish_html
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Progress, SetBatches
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Announce = Callable[[str], None]
 
@@ -302,7 +323,7 @@ def publish_release(
         progress=progress,
         announce=announce or (lambda line: None),
     )
-    read_signing_key(out / RELEASE, key, passphrase)
+    _check_public_key(asked, read_signing_key(out / RELEASE, key, passphrase))
     inside = Path(os.path.realpath(split_path(data)[0]))
     if inside.is_dir() and (inside == Path(os.path.realpath(out)) or inside in Path(os.path.realpath(out)).parents):
         raise ConfigError(f"{str(out)!r} lies inside the data: choose a folder next to them.")
@@ -313,6 +334,18 @@ def publish_release(
         )
     with hold_folder(out):
         return _run(asked)
+
+
+def _check_public_key(asked: _Asked, private: Ed25519PrivateKey) -> None:
+    """Receivers verify with the public key beside the private one: write it if it is missing, refuse another one."""
+    public = asked.key.with_name(asked.key.name + ".pub")
+    if not public.exists():
+        write_public_key(public, private)
+        asked.announce(f"key: {public.name} was missing and is written; receivers verify with it")
+    elif key_id(read_public_key(public)) != key_id(private.public_key()):
+        raise ConfigError(
+            f"{str(public)!r} is not the public key of {str(asked.key)!r}: move it away, and it is written again."
+        )
 
 
 def _run(asked: _Asked) -> PublishSummary:
@@ -492,6 +525,12 @@ def _split(asked: _Asked, state: _State, splits: Mapping[str, EmbeddingSet]) -> 
         )
     _confirmed(asked, members)
     ledger = ledger_for(asked.data, given.info)
+    check_one_ledger(asked.data, ledger)
+    if reference_for(given.info) == "none" and feature_columns(asked.data) and not holds_images(asked.data):
+        raise ConfigError(
+            f"{asked.data!r} is a table, and `publish` takes images and vectors: release its rows with `locum "
+            "obfuscate fit`, or its columns with `locum fit --reference`, then `audit`, `passport` and `sign`."
+        )
     # As `embed` does: whoever fits one of these files spends the budget of the data, not a new one.
     info = replace(members.info, ledger=str(ledger.resolve()))
     for file, part in ((asked.members, members), (asked.non_members, fresh)):
@@ -516,7 +555,9 @@ def _repeated(data: EmbeddingSet) -> int:
 
 def _confirmed(asked: _Asked, members: EmbeddingSet) -> None:
     """The refusals of `fit`, before it is called: too many or too rare classes, names that are not public."""
+    check_several_classes(members.info.class_names)
     if asked.classes is None:
+        check_label_named(asked.data, asked.confirm)
         budget = with_unit_of(asked.budget, SetBatches(members))
         public_classes(SetBatches(members), budget.unit, asked.confirm, held_out=True)
 
@@ -575,6 +616,8 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
             f"{__version__}) cannot continue from its checkpoint: {error} Nothing is charged again: continue with "
             "the version that began it, or choose another folder, where another release is paid for."
         ) from None
+    finally:
+        note_data(asked.data, ledger, asked.holding)
 
 
 def _check_decidable(asked: _Asked, ledger: Path) -> None:
@@ -648,19 +691,16 @@ def _leave(asked: _Asked, ledger: Path) -> None:
 
 def _verify(asked: _Asked, place: Path, ledger: Path) -> tuple[str, ...]:
     public = asked.key.with_name(asked.key.name + ".pub")
+    signature = open_release(place).passport_files.signature
+    if signature is not None and signature.key != key_id(read_public_key(public)):
+        raise ConfigError(
+            f"{str(place)!r} was signed with the key {signature.key[:16]}, not with {str(asked.key)!r}: give that "
+            "key, or choose another folder."
+        )
     named = _info(asked).reference
     found = verify_release(
-        place,
-        ledger=ledger,
-        key=public if public.is_file() else None,
-        reference=Path(named) if named and Path(named).is_file() else None,
+        place, ledger=ledger, key=public, reference=Path(named) if named and Path(named).is_file() else None
     )
-    mine = key_id(read_signing_key(place, asked.key, asked.passphrase).public_key())
-    if found.signed_by != mine:
-        raise ConfigError(
-            f"{str(place)!r} was signed with the key {str(found.signed_by)[:16]}, not with {str(asked.key)!r}: give "
-            "that key, or choose another folder."
-        )
     return found.checks
 
 

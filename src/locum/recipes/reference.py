@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from locum.data import Reference, load_reference
-from locum.errors import ConfigError, DataError
+from locum.data import load_reference, reference_from_ranges
+from locum.errors import ConfigError
 from locum.generate.private import reference_hash
 from locum.io import check_output_file
 from locum.types import Progress
-
-_COLUMNS = ["name", "low", "high"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ def make_reference(
     if ranges is not None:
         if images is not None or seed is not None:
             raise ConfigError("--images and --seed are for drawn images: leave them out with --ranges.")
-        made = _from_ranges(ranges)
+        made = reference_from_ranges(ranges)
     else:
         from locum.embed import IMAGES, load_backbone, make_drawn_reference
 
@@ -159,34 +156,3 @@ def show_reference(name: str) -> ReferenceSummary:
         seed=found.seed,
         drawing=found.drawing,
     )
-
-
-def read_ranges(file: Path) -> dict[str, tuple[float, float]]:
-    """The public range of each feature, by name, from a CSV with the columns name, low and high."""
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if row]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise DataError(f"{str(file)!r} cannot be read as a table in UTF-8 text with commas.") from None
-    if not rows or rows[0] != _COLUMNS:
-        raise DataError(f"{str(file)!r} must begin with the line {','.join(_COLUMNS)}; then one line per feature.")
-    if len(rows) < 2:
-        raise DataError(f"{str(file)!r} has no features: add one line per feature (name, low, high).")
-    ranges: dict[str, tuple[float, float]] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        try:
-            name, first, second = row
-            low, high = float(first), float(second)
-        except ValueError:
-            raise DataError(
-                f"Line {number} of {str(file)!r} must hold a name and two numbers; got {','.join(row)[:80]!r}."
-            ) from None
-        if name in ranges:
-            raise DataError(f"{str(file)!r} has two lines for the feature {name[:80]!r}: leave one out.")
-        ranges[name] = (low, high)
-    return ranges
-
-
-def _from_ranges(file: Path) -> Reference:
-    low, high = zip(*read_ranges(file).values(), strict=True)
-    return Reference.from_ranges(low, high, source=f"declared ranges of {len(low)} features")

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FOLDER = "locum-studio-demo"
+# Usual ranges of the ten measurements of a cell nucleus in three forms (mean, error, worst), as scikit-learn's
+# description of the data gives them, rounded: radius, texture, perimeter, area, smoothness, compactness, concavity,
+# concave points, symmetry, fractal dimension.
+_LOW = (6, 9, 40, 100, 0.05, 0, 0, 0, 0.1, 0.05)
+_HIGHEST = {
+    "mean": (30, 40, 190, 2500, 0.17, 0.35, 0.43, 0.21, 0.31, 0.1),
+    "error": (3, 5, 22, 550, 0.04, 0.14, 0.4, 0.06, 0.08, 0.03),
+    "worst": (37, 50, 255, 4300, 0.23, 1.1, 1.3, 0.3, 0.67, 0.21),
+}
 _MARK = ".locum-studio-demo"
 
 
@@ -79,6 +88,16 @@ def _diabetes() -> pd.DataFrame:
     return out
 
 
+def _tumor_ranges() -> str:
+    """The ranges of the 30 columns of `tumors.csv`, in their order."""
+    lines = ["name,low,high"]
+    for form, highest in _HIGHEST.items():
+        # An error is a small number above 0, whatever it belongs to.
+        for low, high in zip((0,) * len(_LOW) if form == "error" else _LOW, highest, strict=True):
+            lines.append(f"x{len(lines) - 1},{low},{high}")
+    return "\n".join(lines) + "\n"
+
+
 def _fill(folder: Path) -> None:
     # Folders of their own, so that each has a ledger of its own.
     images, vectors, tables, patients = (
@@ -86,6 +105,7 @@ def _fill(folder: Path) -> None:
     )
     write_digit_images(images / "digits")
     write_embeddings(tables / "tumors.csv", load_sample("breast-cancer"))
+    write_bytes(tables / "tumors-ranges.csv", _tumor_ranges().encode())
     write_frame(_diabetes(), patients / "diabetes.csv")
     digits, release = vectors / "digits.npz", vectors / "digits-release"
     parts = split(load_sample("digits"), SHARES, rng=np.random.default_rng(0))

@@ -206,7 +206,8 @@ def _usefulness(forecast: Mapping[str, Any]) -> str:
     kept = forecast["kept"]
     return (
         f"At epsilon {forecast['epsilon']:g}, a classifier should keep about {kept['value']:.0%} ({kept['low']:.0%} "
-        f"to {kept['high']:.0%}) of what one trained on real data gains over chance."
+        f"to {kept['high']:.0%}) of what one trained on real data gains over chance in AUC. That is a forecast from "
+        "releases of other data."
     )
 
 

@@ -74,7 +74,7 @@ class Action(BaseModel):
 class Fit(Action):
     """Make a release."""
 
-    READS = ("data", "non_members")
+    READS = ("data", "non_members", "ranges")
     WRITES = ("out",)
     TITLE = "Make a release"
 
@@ -92,18 +92,26 @@ class Fit(Action):
     classes_public: bool = False
     holding: Word = "default"
     k: Annotated[int, Field(ge=2, le=10_000)] | None = None
+    # Of a table: a file with the range of each column, or none is needed.
+    ranges: Place | None = None
+    standardized: bool = False
     non_members: Place | None = None
     drop_duplicates: bool = False
+
+    def reference(self) -> str | None:
+        """What `--reference` is called with."""
+        return "none" if self.standardized else self.ranges
 
     def run(self, progress: Progress, tell: Tell) -> Any:
         from locum.recipes import fit_release
 
+        chosen = {"k": self.k, "reference": self.reference()}
         unit: Literal["record", "subject"] = "subject" if self.unit == "subject" else "record"
         return fit_release(
             self.data,
             Path(self.out),
             generator=self.generator,
-            settings={} if self.k is None else {"k": self.k},
+            settings={name: value for name, value in chosen.items() if value is not None},
             privacy=None if self.no_dp else DP(self.epsilon, self.delta, unit),
             no_dp=self.no_dp,
             unit_from_data=self.unit == "auto",
@@ -127,6 +135,7 @@ class Fit(Action):
             out += ["--epsilon", _number(self.epsilon), "--delta", _number(self.delta)]
             out += [] if self.unit == "auto" else ["--unit", self.unit]
             out += [] if self.holding == "default" else ["--holding", self.holding]
+        out += [] if self.reference() is None else ["--reference", str(self.reference())]
         if self.classes is not None:
             out += ["--classes", ",".join(self.classes)]
         out += ["--classes-public"] * self.classes_public + ["--drop-duplicates"] * self.drop_duplicates

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from locum.data import SPLITS
+from locum.data import SPLITS, feature_columns
+from locum.embed import holds_images
 from locum.errors import LocumError, PolicyError
 from locum.io import parquet_files
 from locum.studio.actions import Fit, beside
@@ -23,9 +24,18 @@ def about_data(root: Root, name: str) -> dict[str, Any]:
         "kind": _folder_kind(place) if place.is_dir() else f"{place.suffix.lower().lstrip('.')} file",
         # Of a folder only: the parts of a file are known after it was opened.
         "parts": [part for part in SPLITS if (place / part).is_dir()] if place.is_dir() else None,
+        # Of a table: a private fit then needs their ranges.
+        "columns": len(_columns(place)),
         "files": len(files),
         "megabytes": sum(p.stat().st_size for p in files) / 1e6,
     }
+
+
+def _columns(place: Path) -> tuple[str, ...]:
+    try:
+        return () if holds_images(place) else feature_columns(place)
+    except LocumError:
+        return ()
 
 
 def about_columns(root: Root, name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from locum.data.formats.tables import (
     list_vectors,
 )
 from locum.errors import DataError
-from locum.io import listed
+from locum.io import listed, reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 _VECTORS = ("embedding", "vector", "X")
@@ -197,6 +197,15 @@ def _decoded(text: bytes | None) -> str | None:
 def _holds_vectors(kind: pa.DataType) -> bool:
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(lists) and bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+
+
+def column_names(path: str) -> tuple[str, ...]:
+    """Columns of a file with a column per feature; empty if a column holds whole vectors."""
+    import pyarrow.parquet as pq
+
+    with reading_file(path, "Parquet"):
+        schema = pq.read_schema(path)
+    return () if _vector_column(schema, path) else tuple(schema.names)
 
 
 def _vector_column(schema: pa.Schema, path: str) -> str | None:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         make_keys as make_keys,
         make_signature as make_signature,
         read_private_key as read_private_key,
+        read_public_key as read_public_key,
+        write_public_key as write_public_key,
     )
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

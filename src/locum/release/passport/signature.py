@@ -218,12 +218,44 @@ def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> s
     lock = form.NoEncryption() if passphrase is None else form.BestAvailableEncryption(passphrase)
     _write_new(private, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock), 0o600)
     try:
-        raw = key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
-        _write_new(public, raw, 0o644)
+        _write_new(public, _public_pem(key), 0o644)
     except BaseException:
         private.unlink(missing_ok=True)
         raise
     return key_id(key.public_key())
+
+
+def write_public_key(path: Path, private: Ed25519PrivateKey) -> None:
+    """Write the public half of a key as PEM; an existing file is never replaced.
+
+    Parameters
+    ----------
+    path
+        Where to write it.
+    private
+        The key.
+
+    Raises
+    ------
+    ConfigError
+        If the file exists, or cannot be written there.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import key_id, make_keys, read_private_key, read_public_key, write_public_key
+    >>> made = make_keys(Path("lost.pem"), Path("lost.pub"))
+    >>> write_public_key(Path("again.pub"), read_private_key(Path("lost.pem")))
+    >>> key_id(read_public_key(Path("again.pub"))) == made
+    True
+    """
+    _write_new(path, _public_pem(private), 0o644)
+
+
+def _public_pem(private: Ed25519PrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization as form
+
+    return private.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
 
 
 def read_private_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
@@ -279,7 +311,31 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> Ed25519Priv
 
 
 def read_public_key(path: Path) -> Ed25519PublicKey:
-    """The public key in a PEM file, as `make_keys` writes it."""
+    """The public key in a PEM file, as `make_keys` writes it.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Ed25519PublicKey
+        The key.
+
+    Raises
+    ------
+    ConfigError
+        If the file holds no such key, or the private one.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import key_id, make_keys, read_public_key
+    >>> made = make_keys(Path("owner.pem"), Path("owner.pub"))
+    >>> key_id(read_public_key(Path("owner.pub"))) == made
+    True
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

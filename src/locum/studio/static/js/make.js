@@ -18,7 +18,7 @@ const Made = ({ result }) => {
     <dt>Guarantee</dt><dd>${result.claim.dp ? `epsilon ${short(result.claim.dp.epsilon)}, delta ${short(result.claim.dp.delta)}, per ${result.claim.unit}` : "none: nothing is proven about any single person"}</dd>
     ${result.limit && html`<dt>Proven limit</dt><dd>${result.limit.sentence}</dd>`}
     ${result.left && html`<dt>Budget left</dt><dd>${result.left.epsilon < 1e-4 ? "nothing: another release of these data needs a larger budget" : `epsilon ${short(result.left.epsilon)}, delta ${short(result.left.delta)}`}</dd>`}
-    ${result.forecasts?.length > 0 && html`<dt>Expected usefulness</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of the gain over chance that real data give (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), judging by releases of other data</dd>`}
+    ${result.forecasts?.length > 0 && html`<dt>Expected usefulness</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of what real data gain over chance in AUC (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), judging by releases of other data</dd>`}
     <dt>First attack</dt><dd>${result.membership ? html`<${Badge} tone=${verdictTone(result.membership.verdict)}>${result.membership.verdict}<//> AUC ${figure(result.membership.attack)}` : result.problem?.includes("--non-members") ? "not run: it needs records that were not used" : result.problem}</dd>
     <dt>Fingerprint</dt><dd><code>${result.fingerprint}</code></dd>
   </dl>
@@ -37,6 +37,8 @@ export const Make = ({ desk, parameters, refresh }) => {
   const [holding, setHolding] = useState("default");
   const [names, setNames] = useState("");
   const [classes, setClasses] = useState("");
+  const [scale, setScale] = useState("");
+  const [ranges, setRanges] = useState("");
   const [sure, setSure] = useState(false);
   const [plan, setPlan] = useState({});
   const run = useJob("fit");
@@ -45,7 +47,11 @@ export const Make = ({ desk, parameters, refresh }) => {
     setData(value);
     setOut(value ? freeName(desk, value) : "");
   };
+  const held = useFacts(data ? "data" : null, { path: data.replace(/#.*$/, "") });
+  const table = kind === "dp" && held.value?.columns > 0;
   const body = { data, out };
+  if (table && scale === "ranges" && ranges) body.ranges = ranges;
+  if (table && scale === "standardized") body.standardized = true;
   if (kind === "dp") {
     Object.assign(body, { epsilon: Number(epsilon), delta: Number(delta), unit, holding: holding.trim() || "default" });
     if (names === "public") body.classes_public = true;
@@ -54,7 +60,7 @@ export const Make = ({ desk, parameters, refresh }) => {
     body.no_dp = true;
     if (kind === "k") Object.assign(body, { generator: "ksame", k: Number(k) });
   }
-  const ready = data && out && (kind !== "dp" || (names && (names !== "declared" || body.classes?.length > 1)));
+  const ready = data && out && (kind !== "dp" || (names && (names !== "declared" || body.classes?.length > 1))) && (!table || body.ranges || body.standardized);
   useEffect(() => {
     setSure(false);
     if (!data || !out) return setPlan({});
@@ -69,7 +75,6 @@ export const Make = ({ desk, parameters, refresh }) => {
     if (run.result) refresh();
   }, [run.result]);
   const { value: cost, error } = plan;
-  const held = useFacts(data ? "data" : null, { path: data.replace(/#.*$/, "") });
   // What it cost is known; a second one needs another name.
   const paid = !run.busy && run.result?.release === out;
   return html`<header><h1>Make a release</h1><p>A release is a stand-in for your data: a small file that others draw samples from and train on. Your records stay here.</p></header>
@@ -97,6 +102,11 @@ export const Make = ({ desk, parameters, refresh }) => {
             <${Radio} name="names" label="I declare all classes that can occur" checked=${names === "declared"} onChange=${() => setNames("declared")} hint="You type them, so none is taken from the data. Needed if a class has fewer than 20 records." />
             ${names === "declared" && html`<${Text} label="Classes, separated by commas" value=${classes} onChange=${setClasses} />`}
           </fieldset>`}
+        ${table && html`<fieldset><legend>Usual range of each column</legend>
+          <${Radio} name="scale" label="A file says them" checked=${scale === "ranges"} onChange=${() => setScale("ranges")} hint="A table with name, low and high and one line per column. Known without looking at the records, or the guarantee is void." />
+          ${scale === "ranges" && html`<${Select} label="File of ranges" value=${ranges} onChange=${setRanges} empty="Choose a file" options=${desk.data.filter((one) => one !== data && /\.csv$/i.test(one)).map((one) => [one, one])} />`}
+          <${Radio} name="scale" label="The columns are standardized" checked=${scale === "standardized"} onChange=${() => setScale("standardized")} hint="Mean 0 and variance 1, by public numbers and not by these records." />
+        </fieldset>`}
         ${kind === "k" && html`<${Text} label="k: smallest size of a group" term="k-Same" value=${k} onChange=${setK} inputmode="numeric" />`}
         ${kind !== "dp" && html`<${Note} tone="bad">This release will have no proven guarantee. A policy then judges it by attacks alone, and the strongest ones take minutes.<//>`}
       </div><//>
@@ -111,7 +121,7 @@ export const Make = ({ desk, parameters, refresh }) => {
         <${Problem}>${cost.problem}<//>
         <div><h3>The same in a terminal, in this folder</h3><${Command}>${cost.command}<//></div>
         <${Check} checked=${sure} onChange=${setSure} disabled=${!ready || run.busy} label=${cost.cost ? "Spend it, and make the release" : "Make a release without a guarantee"} />
-        ${!ready && html`<p class="muted">${!names && kind === "dp" ? "First choose who may know the class names." : "Some fields are still empty."}</p>`}
+        ${!ready && html`<p class="muted">${!names && kind === "dp" ? "First choose who may know the class names." : table && !body.ranges && !body.standardized ? "First say what the usual range of each column is." : "Some fields are still empty."}</p>`}
         <${Button} kind="main" disabled=${!ready || !sure || Boolean(cost.problem)} busy=${run.busy} onClick=${() => { setSure(false); run.start(body); }}>Make the release<//>` : html`<p class="muted">${error ? "" : "Choose records first."}</p>`}
       <${Progress} run=${run} verb="Reading and fitting" />
       <${Problem}>${run.problem}<//>
