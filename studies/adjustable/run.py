@@ -195,10 +195,10 @@ def missing(results: StudyResults, method: str) -> Estimate:
     return Estimate.from_runs([corner[1] - points[0][1] for points, corner in pairs])
 
 
-def kept(results: StudyResults, method: str, limit: float) -> Estimate | None:
+def kept(results: StudyResults, method: str, limit: float) -> list[float] | None:
     """The best receiver where the strongest attacker stays at `limit` or below; none if a seed has no such point."""
     runs = [[y for x, y in points if x <= limit] for points in curve(results, method, "strongest")]
-    return Estimate.from_runs([max(run) for run in runs]) if all(runs) else None
+    return [max(run) for run in runs] if all(runs) else None
 
 
 def curve_render(results: StudyResults, out: Path) -> str:
@@ -236,6 +236,13 @@ def curve_render(results: StudyResults, out: Path) -> str:
 
 def _summary(results: StudyResults) -> str:
     rows = []
+    theirs = kept(results, "paper", 0.70) if "paper" in results.config["methods"] else None
+
+    def less(own: list[float] | None, method: str) -> str:
+        if own is None or theirs is None or method == "paper":
+            return ""
+        return _shown(Estimate.from_runs([a - b for a, b in zip(theirs, own, strict=True)]), "+.3f")
+
     for m in results.config["methods"]:
         gap = missing(results, m)
         held = [kept(results, m, limit) for limit in (0.70, 0.75)]
@@ -247,11 +254,13 @@ def _summary(results: StudyResults) -> str:
                 *sizes,
                 _shown(gap, ".3f"),
                 failed,
-                *("never" if k is None else _shown(k, ".3f") for k in held),
+                *("never" if k is None else _shown(Estimate.from_runs(k), ".3f") for k in held),
+                less(held[0], m),
             ]
         )
     header = ["method", "parameters that release", "that are trained", "short of unobfuscated at least strength", ""]
-    return markdown_table([*header, "receiver, attacker at most .70", "attacker at most .75"], rows)
+    limits = ["receiver, attacker at most .70", "attacker at most .75", "the paper's preset less this one, at .70"]
+    return markdown_table([*header, *limits], rows)
 
 
 def _table4(results: StudyResults) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from locum.errors import ConfigError, DataError, MissingExtraError
 from locum.recipes import (
+    StudyResults,
     apply_settings,
     check_study,
     expect_time,
@@ -60,6 +61,12 @@ def test_results_are_written_with_intervals(root: Path, tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "out" / "tiny.json").read_text())
     assert saved["estimates"]["b"]["x"]["n"] == 3
     assert "| a | 5.100 [4.852, 5.348] |" in (tmp_path / "out" / "tiny.md").read_text()
+
+
+def test_seeds_that_differ_are_told() -> None:
+    results = StudyResults({"a": {"0": {"x": 0.1, "y": 0.50}, "1": {"x": 0.9, "y": 0.52}}}, {"seeds": [0, 1]}, False)
+    assert results.told("a", "x", ".2f", spread=0.03) == "0.50 (0.10 to 0.90)"
+    assert results.told("a", "y", ".2f", spread=0.03) == "0.51"
 
 
 def test_several_processes_give_the_same(root: Path, tmp_path: Path) -> None:

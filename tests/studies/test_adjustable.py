@@ -77,7 +77,7 @@ def test_curves_name_every_method_and_the_hull_is_that_of_paper_and_pencil(
     assert run.areas(results, "ours", "network", (0.0, 0.0), False) == pytest.approx([by_hand] * 2)
     # The others lie on the diagonal: a triangle.
     assert run.areas(results, "gap", "strongest", (0.5, 0.5), True) == pytest.approx([0.35**2 / 2] * 2)
-    assert run.kept(results, "ours", 0.75).value == 0.85
+    assert run.kept(results, "ours", 0.75) == [0.85, 0.85]
     assert run.kept(results, "gap", 0.5) is None
 
 

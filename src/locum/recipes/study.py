@@ -90,6 +90,13 @@ class StudyResults:
         """Mean over seeds with its 95 % interval."""
         return Estimate.from_runs(self.runs(cell, metric))
 
+    def told(self, cell: str, metric: str, digits: str = ".3f", *, spread: float) -> str:
+        """The mean over seeds; if they differ by more than `spread`, the lowest and the highest in parentheses."""
+        runs = self.runs(cell, metric)
+        low, high = min(runs), max(runs)
+        ends = f" ({low:{digits}} to {high:{digits}})" if high - low > spread else ""
+        return f"{self.estimate(cell, metric).value:{digits}}{ends}"
+
     def difference(self, a: str, b: str, metric: str) -> Estimate:
         """`a` minus `b`, paired by seed."""
         pairs = zip(self.runs(a, metric), self.runs(b, metric), strict=True)
