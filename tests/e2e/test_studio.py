@@ -334,7 +334,7 @@ def test_a_look_at_the_records_is_noted_for_good(demo: Visit) -> None:
     assert show_ledger(demo.root / "tables" / ".locum" / "ledger.sqlite")["looks"] == 1
     demo.screen("make", data="tables/tumors.csv")
     expect(page.get_by_text("Usual range of each column")).to_be_visible()
-    page.get_by_label("A file says them").check()
+    page.get_by_label("A file gives the ranges").check()
     page.get_by_label("File of ranges").select_option("tables/tumors-ranges.csv")
     expect(page.locator(".command code")).to_contain_text("--reference tables/tumors-ranges.csv")
     make_release(demo, "tables/tumors-release")

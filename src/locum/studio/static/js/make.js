@@ -103,7 +103,7 @@ export const Make = ({ desk, parameters, refresh }) => {
             ${names === "declared" && html`<${Text} label="Classes, separated by commas" value=${classes} onChange=${setClasses} />`}
           </fieldset>`}
         ${table && html`<fieldset><legend>Usual range of each column</legend>
-          <${Radio} name="scale" label="A file says them" checked=${scale === "ranges"} onChange=${() => setScale("ranges")} hint="A table with name, low and high and one line per column. Known without looking at the records, or the guarantee is void." />
+          <${Radio} name="scale" label="A file gives the ranges" checked=${scale === "ranges"} onChange=${() => setScale("ranges")} hint="A table with name, low and high and one line per column. The ranges must be known without looking at the records, or the guarantee is void." />
           ${scale === "ranges" && html`<${Select} label="File of ranges" value=${ranges} onChange=${setRanges} empty="Choose a file" options=${desk.data.filter((one) => one !== data && /\.csv$/i.test(one)).map((one) => [one, one])} />`}
           <${Radio} name="scale" label="The columns are standardized" checked=${scale === "standardized"} onChange=${() => setScale("standardized")} hint="Mean 0 and variance 1, by public numbers and not by these records." />
         </fieldset>`}
