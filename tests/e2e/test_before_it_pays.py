@@ -73,7 +73,10 @@ def test_a_table_needs_ranges(program, tmp_path: Path) -> None:
     assert "must know the usual range of each column" in " ".join(ran.err.split())
     (tmp_path / "wrong.csv").write_text(RANGES.replace("age", "weight"))
     (tmp_path / "short.csv").write_text("name,low,high\nage,18,98\n")
-    for file, told in (("wrong.csv", "'weight' where the table has 'age'"), ("short.csv", "no more lines where")):
+    for file, told in (
+        ("wrong.csv", "line 2 names 'weight', where the table has 'age'"),
+        ("short.csv", "line 3 has no more lines"),
+    ):
         ran = program("fit", name, "-o", "r", "--classes", "a,b", "--reference", file)
         assert ran.code == 2
         assert told in " ".join(ran.err.split())
@@ -101,30 +104,85 @@ def test_a_file_of_ranges_is_the_statistics_made_of_it(program, tmp_path: Path) 
     assert program("verify", "r", "--ledger", f"{STATE_FOLDER}/{LEDGER}", "--reference", "other.csv").code == 2
 
 
-def test_a_part_of_paid_data_opens_no_second_ledger(program, tmp_path: Path) -> None:
-    for part in ("train", "test"):
-        images(tmp_path / "scans" / part, n=30)
-    assert program("embed", "scans", "-o", "scans.npz").code == 0
-    ran = program("fit", "scans", "-o", "r", "--classes", "a,b")
-    assert ran.code == 0, ran.err
-    ran = program("fit", "scans/train", "-o", "r2", "--classes", "a,b")
-    assert ran.code == 2
-    assert "a second ledger would be a second budget for the same records" in " ".join(ran.err.split())
-    assert not (tmp_path / "scans" / STATE_FOLDER / LEDGER).exists()
-    again = program("fit", "scans/train", "-o", "r2", "--classes", "a,b", "--ledger", f"{STATE_FOLDER}/{LEDGER}")
-    assert again.code == 2
-    assert "budget" in again.err
-
-
-def test_data_that_hold_paid_data_open_no_second_ledger(program, tmp_path: Path) -> None:
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
     for part in ("train", "test"):
         images(tmp_path / "scans" / part, n=30)
     (tmp_path / "out").mkdir()
-    ran = program("fit", "scans/train", "-o", "out/r", "--classes", "a,b")
+    return tmp_path / "scans"
+
+
+FIT = ("--classes", "a,b")
+OWN = f"{STATE_FOLDER}/{LEDGER}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # A part of what was paid for; what was paid for as a part of more; vectors stand for their images.
+        (["fit", "scans"], ["fit", "scans/train"]),
+        (["fit", "scans/train"], ["fit", "scans"]),
+        (["embed", "scans", "fit"], ["fit", "scans/train"]),
+        (["embed", "scans/train", "fit"], ["fit", "scans"]),
+        (["fit", "scans"], ["embed", "scans/train", "fit"]),
+        (["embed", "scans", "fit"], ["publish", "scans/train"]),
+    ],
+)
+def test_records_have_one_budget_on_this_machine(
+    first: list[str], second: list[str], program, scans: Path, tmp_path: Path
+) -> None:
+    assert program("keygen", "holder.pem").code == 0
+
+    def made(steps: list[str], out: str):
+        data = steps[1]
+        if steps[0] == "embed":
+            ran = program("embed", data, "-o", f"out/{out}.npz")
+            assert ran.code == 0, ran.err
+            data = f"out/{out}.npz"
+        more = ("--key", "holder.pem") if steps[0] == "publish" else ()
+        return program("publish" if more else "fit", data, "-o", f"out/{out}", *FIT, *more)
+
+    ran = made(first, "one")
     assert ran.code == 0, ran.err
-    ran = program("fit", "scans", "-o", "r2", "--classes", "a,b")
+    books = list(tmp_path.rglob(LEDGER))
+    ran = made(second, "two")
     assert ran.code == 2
-    assert "holds data that the ledger" in " ".join(ran.err.split())
+    assert "a second ledger would be a second budget for the same people" in " ".join(ran.err.split())
+    assert list(tmp_path.rglob(LEDGER)) == books
+    (book,) = books
+    # The way out that it names.
+    data = second[1] if second[0] != "embed" else "out/two.npz"
+    again = program("fit", data, "-o", "out/three", *FIT, "--ledger", book)
+    assert again.code == 2
+    assert "is left" in again.err
+    again = program("fit", data, "-o", "out/three", *FIT, "--ledger", book, "--holding", "second")
+    assert again.code == 0, again.err
+    assert "2 releases" in again.out
+
+
+def test_a_ledger_that_moves_with_its_data_still_knows_them(program, scans: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    scans.rename(tmp_path / "old" / "scans")
+    ran = program("fit", "old/scans", "-o", "out/r", *FIT)
+    assert ran.code == 0, ran.err
+    (tmp_path / "old").rename(tmp_path / "new")
+    ran = program("fit", "new/scans/train", "-o", "out/r2", *FIT)
+    assert ran.code == 2
+    assert "in which 'train' lies" in " ".join(ran.err.split())
+    # Nothing of this machine's folders is in what others may check.
+    assert str(tmp_path) not in program("ledger", "export", "new/scans").out
+
+
+def test_a_fit_that_was_refused_has_paid_for_nothing(program, tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        table(tmp_path / name)
+    assert program("fit", "a.csv", "-o", "r", *FIT, "--reference", "none").code == 0
+    ran = program("fit", "b.csv", "-o", "r2", *FIT, "--reference", "none")
+    assert ran.code == 2
+    assert "left" in ran.err
+    assert [place.name for place in Ledger(tmp_path / OWN).data()] == ["a.csv"]
+    ran = program("fit", "b.csv", "-o", "r2", *FIT, "--reference", "none", "--ledger", "other.sqlite")
+    assert "second budget" not in ran.err
 
 
 def test_other_data_below_a_ledger_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,5 +194,5 @@ def test_other_data_below_a_ledger_are_free(tmp_path: Path, monkeypatch: pytest.
         write_embeddings(tmp_path / place, vectors)
         fit_release(place, Path(f"{place}-release"), classes=["a", "b"])
     assert len(list(tmp_path.rglob(LEDGER))) == 2
-    assert Ledger(tmp_path / STATE_FOLDER / LEDGER).data() == (str((tmp_path / "above.npz").resolve()),)
+    assert Ledger(tmp_path / STATE_FOLDER / LEDGER).data() == ((tmp_path / "above.npz").resolve(),)
     shutil.rmtree(tmp_path / "below")

@@ -28,8 +28,8 @@ def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) 
     assert holding["charges"][0]["purpose"] == "ClassGaussian"
     entries = json.loads(program("ledger", "export", "train.npz").out)
     kinds = [entry["body"]["kind"] for entry in entries]
-    # A result for each noisy sum, and one for all of them together; then what was paid for, and the release.
-    assert (kinds[:2], set(kinds[2:-2]), kinds[-2:]) == (["budget", "charge"], {"result"}, ["data", "release"])
+    # What the charge paid for, a result for each noisy sum and one for all of them together, and the release.
+    assert (kinds[:3], set(kinds[3:-1]), kinds[-1]) == (["budget", "charge", "data"], {"result"}, "release")
     paid = json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]["dp"]["ledger"]
     assert paid == entries[1]["hash"]
     assert check_chain(entries) == told["tip"]

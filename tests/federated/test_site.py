@@ -180,13 +180,13 @@ class TestPayment:
         spy = lambda std, count: seen.append(kinds(file)) or draw(std, count)  # noqa: E731
         monkeypatch.setattr(discrete_gaussian, "discrete_gaussian", spy)
         ask(file, settings)
-        assert {tuple(kinds) for kinds in seen} == {("budget", "charge")}
+        assert {tuple(kinds) for kinds in seen} == {("budget", "charge", "data")}
         (charge,) = (body for body in paid(file) if body["kind"] == "charge")
         assert charge["epsilon"] <= 2.0
         assert events_from_json(charge["events"]) == plan_site(settings, SiteFile.read(file).privacy()).events
         train(file, settings)
         assert all("charge" in known for known in seen)
-        assert kinds(file) == ["budget", "charge", "sums", "steps 0 to 2"]
+        assert kinds(file) == ["budget", "charge", "data", "sums", "steps 0 to 2"]
 
     def test_the_result_is_on_the_ledger_before_it_leaves(
         self, site_of: Make, little: Terms, monkeypatch: pytest.MonkeyPatch
@@ -222,7 +222,7 @@ class TestPayment:
             with pytest.raises(KeyboardInterrupt):
                 ask(file, settings)
         reply = ask(file, settings)
-        assert kinds(file) == ["budget", "charge", "sums"]
+        assert kinds(file) == ["budget", "charge", "data", "sums"]
         assert reply.declined == (DECLINED if where == "state" else "")
         assert bool(reply.tensors) == (where != "state")
 
@@ -240,7 +240,7 @@ class TestPayment:
         assert not train(file, settings).declined
         last = train(file, settings, 2)
         known = kinds(file)
-        assert known == ["budget", "charge", "sums", "steps 0 to 2", "steps 2 to 4"]
+        assert known == ["budget", "charge", "data", "sums", "steps 0 to 2", "steps 2 to 4"]
         assert last.declined == ("" if where == "steps" else DECLINED)
 
     def test_a_copy_of_the_folder_buys_nothing_twice(self, site_of: Make, little: Terms, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ class TestPayment:
         shutil.copytree(file.parent, tmp_path / "copy")
         copy = tmp_path / "copy" / "site.toml"
         one, two = train(file, settings), train(copy, settings)
-        assert kinds(file) == ["budget", "charge", "sums", "steps 0 to 2", "steps 2 to 4"]
+        assert kinds(file) == ["budget", "charge", "data", "sums", "steps 0 to 2", "steps 2 to 4"]
         assert any((one.tensors[k] != two.tensors[k]).any() for k in one.tensors)
         for place in (file, copy):
             assert train(place, settings, 2).declined == DECLINED

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         found_limit as found_limit,
         pair_limits as pair_limits,
     )
+    from locum.accounting.paid_data import check_one_ledger as check_one_ledger, paying_for as paying_for
     from locum.accounting.plans import (
         HEAD_STEPS as HEAD_STEPS,
         NonPrivateSGD as NonPrivateSGD,
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
         PLAN_NOTE as PLAN_NOTE,
         plan_rows as plan_rows,
     )
-    from locum.accounting.store import check_chain as check_chain, entries_held as entries_held
+    from locum.accounting.store import (
+        check_chain as check_chain,
+        entries_held as entries_held,
+        entries_read_only as entries_read_only,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -15,6 +15,7 @@ from typing import Any, Self
 from locum.accounting.cost import epsilon_of
 from locum.accounting.events import Event, events_from_json, events_to_json
 from locum.accounting.holding import Charge, Holding, check_name, same_name
+from locum.accounting.paid_data import place_noted, place_to_note
 from locum.accounting.shown import ledger_html
 from locum.accounting.store import EntryFile, check_chain, link
 from locum.errors import ConfigError, PrivacyError
@@ -123,6 +124,7 @@ class Ledger:
                         )
                     return known
             self._pick(turn.entries, holding).check(charge, self.file)
+            place = place_to_note(self.file)
             tip = turn.append(
                 {
                     "kind": "charge",
@@ -134,6 +136,9 @@ class Ledger:
                     "purpose": purpose,
                 }
             )
+            # In one turn: a fit that is killed right now has noted what it paid for.
+            if place and place not in _data(turn.entries):
+                turn.append({"kind": "data", "holding": holding, "place": place})
         _log.info("charged epsilon %.4g at delta %g to a ledger", charge.epsilon, charge.delta)
         return replace(charge, tip=tip)
 
@@ -200,16 +205,9 @@ class Ledger:
         looked = [body["holding"] for body in bodies if body["kind"] == "looked"]
         return len(looked) if holding is None else looked.count(holding)
 
-    def note_data(self, holding: str, place: str) -> None:
-        """Note which file or folder a holding has paid for, so that a part of it cannot open another ledger."""
-        with self._entries.turn() as turn:
-            self._pick(turn.entries, holding)
-            if place not in _data(turn.entries):
-                turn.append({"kind": "data", "holding": holding, "place": place})
-
-    def data(self) -> tuple[str, ...]:
-        """The files and folders that were noted, of all holdings."""
-        return _data(self._entries.read())
+    def data(self) -> tuple[Path, ...]:
+        """The files and folders that were paid for, of all holdings; see `paying_for`."""
+        return tuple(place_noted(place, self.file) for place in _data(self._entries.read()))
 
     def releases(self, charge: Charge) -> tuple[str, ...]:
         """Fingerprints of the releases that a charge has paid for."""

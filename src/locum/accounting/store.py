@@ -30,6 +30,7 @@ _SCHEMA = (
     f"PRAGMA user_version={_VERSION}",
 )
 _WAIT_SECONDS = 60.0
+_ALL = "SELECT number, previous, body, hash FROM entries ORDER BY number"
 
 
 @dataclass(slots=True)
@@ -91,10 +92,7 @@ class EntryFile:
             database.execute("COMMIT")
 
     def _entries(self, database: sqlite3.Connection) -> list[dict[str, Any]]:
-        rows = database.execute("SELECT number, previous, body, hash FROM entries ORDER BY number")
-        entries = [{"number": n, "previous": p, "body": _loaded(b), "hash": h} for n, p, b, h in rows]
-        check_chain(entries, repr(str(self.file)))
-        return entries
+        return _checked(database.execute(_ALL).fetchall(), self.file)
 
     @contextmanager
     def _opened(self, mode: str = "rw") -> Iterator[sqlite3.Connection]:
@@ -179,6 +177,55 @@ def entries_held(file: Path) -> int:
             return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
     except (sqlite3.Error, UnicodeDecodeError):
         return 0
+
+
+def entries_read_only(file: Path) -> list[dict[str, Any]]:
+    """The entries of a ledger that somebody else may own; nothing is written, not even its mode.
+
+    Parameters
+    ----------
+    file
+        The ledger.
+
+    Returns
+    -------
+    list of dict
+        Its entries; none if there is no ledger at that place that this user may read.
+
+    Raises
+    ------
+    PrivacyError
+        If its chain is broken.
+    DataError
+        If it cannot be read for another reason, such as a process that does not let go of it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.accounting import entries_read_only
+    >>> entries_read_only(Path("nowhere.sqlite"))
+    []
+    """
+    if not (os.path.isfile(file) and os.access(file, os.R_OK) and file.stat().st_size):
+        return []
+    try:
+        address = f"{file.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+            if _marks(database)[0] != _OURS:
+                return []
+            rows = database.execute(_ALL).fetchall()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"The ledger {str(file)!r} cannot be read ({one_line(str(error))[:80]}), so nobody knows what it has "
+            "paid for: repair it or wait, then try again."
+        ) from None
+    return _checked(rows, file)
+
+
+def _checked(rows: Sequence[tuple[Any, ...]], file: Path) -> list[dict[str, Any]]:
+    entries = [{"number": n, "previous": p, "body": _loaded(b), "hash": h} for n, p, b, h in rows]
+    check_chain(entries, repr(str(file)))
+    return entries
 
 
 def _marks(database: sqlite3.Connection) -> tuple[int, int]:

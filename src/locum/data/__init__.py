@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         guessed_label as guessed_label,
     )
     from locum.data.held_out import hold_out as hold_out
-    from locum.data.ledger import ledger_for as ledger_for
+    from locum.data.ledger import ledger_for as ledger_for, place_of as place_of
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
     from locum.data.memory import check_memory as check_memory, free_memory as free_memory
     from locum.data.partition import (

@@ -41,6 +41,35 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
     return Path(info.ledger) if info.ledger else ledger_path(data)
 
 
+def place_of(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) -> str:
+    """Where the records lie that a ledger pays for: the images that vectors were made from, else the data.
+
+    Parameters
+    ----------
+    data
+        A file (with or without `#split`) or a folder.
+    info
+        What the file says about its vectors, to save reading it again. None: it is read.
+
+    Returns
+    -------
+    str
+        A path without links, as `check_one_ledger` and `paying_for` take it; empty if the data are not on this
+        machine.
+
+    Examples
+    --------
+    >>> from locum.data import place_of
+    >>> place_of("/data/../data/scans.npz#train"), place_of("s3://bucket/scans.parquet")
+    ('/data/scans.npz', '')
+    """
+    if info is None:
+        info = EmbeddingInfo() if is_remote(data) else _described(split_path(data)[0])
+    if info.images or is_remote(data):
+        return info.images
+    return os.path.realpath(split_path(data)[0])
+
+
 def _described(file: str) -> EmbeddingInfo:
     # Files of one folder that name different ledgers are refused when they are read. One without a row is none here.
     if arrays := array_files(file):

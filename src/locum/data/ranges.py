@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 from locum.errors import DataError
@@ -36,9 +37,13 @@ def read_ranges(file: Path) -> dict[str, tuple[float, float]]:
     >>> read_ranges(Path("ranges.csv"))
     {'age': (18.0, 98.0)}
     """
+    if not file.is_file():
+        raise DataError(
+            f"There is no file {str(file)!r} with ranges: write {','.join(_COLUMNS)}, one line per feature."
+        )
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if row]
+            rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if "".join(row).strip()]
     except (OSError, UnicodeDecodeError, csv.Error):
         raise DataError(f"{str(file)!r} cannot be read as a table in UTF-8 text with commas.") from None
     if not rows or rows[0] != _COLUMNS:
@@ -54,6 +59,11 @@ def read_ranges(file: Path) -> dict[str, tuple[float, float]]:
             raise DataError(
                 f"Line {number} of {str(file)!r} must hold a name and two numbers; got {','.join(row)[:80]!r}."
             ) from None
+        if not (math.isfinite(high - low) and low < high):
+            raise DataError(
+                f"Line {number} of {str(file)!r}: {name[:80]!r} goes from {low:g} to {high:g}, and a range goes "
+                "from a lower to a higher finite number."
+            )
         if name in ranges:
             raise DataError(f"{str(file)!r} has two lines for the feature {name[:80]!r}: leave one out.")
         ranges[name] = (low, high)

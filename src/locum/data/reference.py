@@ -298,7 +298,7 @@ def load_reference(name: str | Path, dim: int | None = None, info: EmbeddingInfo
         found = _shipped(str(name))
     elif Path(name).suffix == ".safetensors":
         found = _read(Path(name), "own")
-    elif Path(name).suffix == ".csv":
+    elif Path(name).suffix.lower() == ".csv":
         found = reference_from_ranges(Path(name))
     else:
         raise ConfigError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from locum.accounting import Charge, Event, Ledger, events_to_json
+from locum.accounting import Charge, Event, Ledger, check_one_ledger, events_to_json, paying_for
 from locum.errors import PrivacyError
 from locum.federated.receipts import sign_receipt
 from locum.federated.settings import FederationSettings
@@ -51,9 +51,12 @@ class SiteBudget:
                 return charge
         budget = self._file.privacy()
         assert budget is not None
-        return ledger.charge(
-            self._file.holding, events, delta=delta or budget.delta, purpose=_purpose(run), within=budget.epsilon
-        )
+        place = self._file.data_place
+        check_one_ledger(place, ledger.file)
+        with paying_for(place):
+            return ledger.charge(
+                self._file.holding, events, delta=delta or budget.delta, purpose=_purpose(run), within=budget.epsilon
+            )
 
     def of_run(self, ledger: Ledger, run: str) -> list[Charge]:
         """What this site has paid for a run, from any holding: the one that site.toml names may have changed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import get_args
 
-from locum.data import is_drawn, ledger_for, read_embeddings
+from locum.data import is_drawn, ledger_for, place_of, read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.interpolation import Measure, Rule, Unseen
 from locum.federated.settings import FederationSettings
@@ -149,6 +149,11 @@ class SiteFile:
     def ledger_file(self) -> Path:
         """Where spending is written down."""
         return ledger_for(self._place(self.data)) if self.ledger is None else self.folder / self.ledger
+
+    @property
+    def data_place(self) -> str:
+        """Where the records lie that the ledger pays for."""
+        return place_of(self._place(self.data))
 
     def reference_file(self, info: EmbeddingInfo) -> str | None:
         """The site's file of public statistics, for terms that ask for one; None if there is none."""

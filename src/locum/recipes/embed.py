@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from locum.data import SUFFIXES, list_copies, write_embeddings, write_npz_stream
+from locum.data import SUFFIXES, list_copies, place_of, write_embeddings, write_npz_stream
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
@@ -25,7 +25,7 @@ from locum.embed import (
 from locum.errors import ConfigError, DataError
 from locum.io import check_output_file, is_remote, write_atomically, write_private_table
 from locum.recipes.inputs import table_of_copies
-from locum.types import Progress
+from locum.types import EmbeddingInfo, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,8 @@ def embed_to_file(
             "Repair or remove it, or leave --strict out."
         ) from None
     with done as embedded:
-        splits, info = embedded.splits(), replace(embedded.info, ledger=paid_by)
+        splits = embedded.splits()
+        info = replace(embedded.info, ledger=paid_by, images=place_of(images, EmbeddingInfo()))
         if reference:
             place = embedded.store.file or out
             info = replace(info, reference=keep_drawn_reference(model, place.parent, tell=tell, progress=progress))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from locum.data import REFERENCES
+from locum.data import REFERENCES, place_of
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
@@ -36,7 +36,7 @@ from locum.io import (
     write_private_table,
 )
 from locum.recipes.embed import check_distinct, ledger_text
-from locum.types import Progress
+from locum.types import EmbeddingInfo, Progress
 
 
 def embed_to_folder(
@@ -131,7 +131,13 @@ def embed_to_folder(
         kept = model.name if model.name in REFERENCES else ""
         if reference and not kept:
             kept = _reference(source, model, out, tell, progress)
-        info = replace(model.info, class_names=source.class_names, ledger=named, reference=kept)
+        info = replace(
+            model.info,
+            class_names=source.class_names,
+            ledger=named,
+            reference=kept,
+            images=place_of(images, EmbeddingInfo()),
+        )
         if index is not None:
             rows = ((item.split, str(row), item.name) for row, item in enumerate(source.items))
             write_private_table(index, ("split", "row", "image"), rows)

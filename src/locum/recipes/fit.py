@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from locum._threads import threads_for
-from locum.accounting import Ledger
+from locum.accounting import Ledger, check_one_ledger, paying_for
 from locum.audit import LEAST_NON_MEMBERS, ProvenLimit, check_membership, with_limit
 from locum.data import (
     Engine,
@@ -28,12 +28,14 @@ from locum.data import (
     ledger_for,
     list_copies,
     load_reference,
+    place_of,
     reference_for,
     split,
 )
+from locum.embed import holds_images
 from locum.errors import CheckpointError, ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
-from locum.io import check_output_folder, hold_folder
+from locum.io import check_output_folder, hold_folder, split_path
 from locum.recipes.fit_large import FEW_HASHES, IN_MEMORY, MOST_COMPARED, drawn, open_large, sorted_copy
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
@@ -41,13 +43,11 @@ from locum.recipes.fit_privacy import (
     check_classes_known,
     check_label_named,
     check_not_lost,
-    check_one_ledger,
     check_scaled,
     check_several_classes,
     check_two,
     expected_use,
     names_read,
-    note_data,
     paid_limit,
     public_classes,
     public_values,
@@ -367,6 +367,9 @@ def fit_release(
         (pick_device if privacy is None else cpu_only)(settings["device"])
     # Before anything is paid for: whoever comes second is refused at once.
     with hold_folder(out):
+        if privacy is not None and holds_images(split_path(data)[0]):
+            # Before they are embedded, which can take hours.
+            check_one_ledger(place_of(data), ledger or ledger_for(data))
         wanted = privacy is not None and settings.get("reference", "auto") == "auto"
         opened = None
         # A private network draws its batches from all records, which must be in memory for that.
@@ -408,11 +411,12 @@ def fit_release(
             found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
         else:
             found = _large_parts(opened, data, non_members, holdout, seed, privacy, ledger)
-        train, others = found.train, found.others
+        train, others, place = found.train, found.others, ""
         if privacy is not None:
             settings["ledger"] = ledger or ledger_for(data, train.info)
+            place = place_of(data, train.info)
+            check_one_ledger(place, settings["ledger"])
             check_not_lost(data, settings["ledger"])
-            check_one_ledger(data, settings["ledger"])
             check_output_folder(out, overwrite=overwrite)
         if wanted:
             settings["reference"] = reference_for(train.info)
@@ -434,16 +438,13 @@ def fit_release(
             if must_resume and (kept_in is None or not kept_in.is_file()):
                 raise CheckpointError("there is no checkpoint of a fit with these settings.")
             model.set_params(checkpoint=kept_in if resume else None)
-        try:
+        with paying_for(place):
             if isinstance(train, EmbeddingSet):
                 model.fit(train.X, train.y, train.subject, attributes=train.attributes)
             else:
                 by_subject = privacy is not None and privacy.unit == "subject"
                 with sorted_copy(data, settings.get("ledger")) if by_subject else nullcontext() as scratch:
                     model.fit_batches(train, engine=engine, scratch=scratch)
-        finally:
-            if privacy is not None:
-                note_data(data, settings["ledger"], holding)
         problem, membership, limit, left = "", None, None, None
         forecasts: tuple[Forecast, ...] = ()
         if privacy is None:

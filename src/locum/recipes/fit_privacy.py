@@ -19,7 +19,7 @@ from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
 from locum.generate.private import Descent
 from locum.generate.table import paid_table
-from locum.io import LEDGER, MANIFEST, STATE_FOLDER, is_remote, listed, split_path
+from locum.io import MANIFEST, STATE_FOLDER, is_remote, listed, split_path
 from locum.recipes.forecasting import Forecast, forecast
 from locum.release import GaussianSpec, Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Batches, PrivacyClaim
@@ -235,18 +235,16 @@ def check_scaled(data: str, reference: str, *, chosen: bool) -> None:
             "ranges.csv, or use `locum obfuscate fit`, which also takes categories. If the columns are standardized, "
             "add --reference none."
         )
-    if Path(reference).suffix == ".csv":
-        named = tuple(read_ranges(Path(reference)))
-        if named != columns:
-            wrong = next(pair for pair in zip_longest(named, columns) if pair[0] != pair[1])
+    if Path(reference).suffix.lower() == ".csv":
+        named, wanted = tuple(read_ranges(Path(reference))), tuple(name.strip() for name in columns)
+        if named != wanted:
+            at = next(i for i, pair in enumerate(zip_longest(named, wanted)) if pair[0] != pair[1])
+            has = "has no more lines" if at >= len(named) else f"names {named[at][:80]!r}"
+            needs = "the table has no more columns" if at >= len(wanted) else f"the table has {wanted[at][:80]!r}"
             raise ConfigError(
-                f"{reference!r} must name the {len(columns)} columns of {data!r} in their order: it has "
-                f"{_quoted(wrong[0])} where the table has {_quoted(wrong[1])}."
+                f"{reference!r} must name the {len(wanted)} columns of {data!r} in their order: line {at + 2} {has}, "
+                f"where {needs}."
             )
-
-
-def _quoted(name: str | None) -> str:
-    return "no more lines" if name is None else repr(name[:80])
 
 
 def with_assumptions(
@@ -316,52 +314,3 @@ def check_not_lost(data: str, ledger: Path) -> None:
                 "with `locum ledger restore`; if that release was made from other data, open a ledger with `locum "
                 "ledger set-budget`."
             )
-
-
-def check_one_ledger(data: str, ledger: Path) -> None:
-    """Refuse data that are a part of others, or hold others, that another ledger has paid for.
-
-    A folder and a folder in it have different places for a ledger, and would have a budget each for the same records.
-    """
-    if is_remote(data):
-        return
-    place, own = Path(os.path.realpath(split_path(data)[0])), Path(os.path.realpath(ledger))
-    for above in place.parents:
-        file = above / STATE_FOLDER / LEDGER
-        if file == own or not file.is_file():
-            continue
-        for known in _paid_data(file):
-            if known == place or known in place.parents:
-                raise PrivacyError(
-                    f"{data!r} lies in {known.name!r}, and the ledger {str(file)!r} has paid for a release of all of "
-                    "it: a second ledger would be a second budget for the same records. Name that one with --ledger."
-                )
-    if not place.is_dir():
-        return
-    for folder, names, _ in os.walk(place):
-        if STATE_FOLDER in names:
-            names.remove(STATE_FOLDER)
-            file = Path(folder, STATE_FOLDER, LEDGER)
-            if file != own and file.is_file() and any(place in known.parents for known in _paid_data(file)):
-                raise PrivacyError(
-                    f"{data!r} holds data that the ledger {str(file)!r} has paid for already: a second ledger would "
-                    "be a second budget for the same records. Name that one with --ledger."
-                )
-
-
-def note_data(data: str, ledger: Path, holding: str) -> None:
-    """Note in the ledger which data a holding has paid for, if it has: see `check_one_ledger`."""
-    if is_remote(data) or not ledger.is_file():
-        return
-    opened = Ledger(ledger)
-    known = opened.holdings().get(holding)
-    if known is not None and known.charges:
-        opened.note_data(holding, os.path.realpath(split_path(data)[0]))
-
-
-def _paid_data(ledger: Path) -> list[Path]:
-    """Files and folders that a ledger knows; none if it cannot be read by this user."""
-    try:
-        return [Path(place) for place in Ledger(ledger).data()]
-    except LocumError:
-        return []

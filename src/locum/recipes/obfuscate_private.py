@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from locum.accounting import Ledger
+from locum.accounting import Ledger, check_one_ledger, paying_for
 from locum.audit import ProvenLimit
-from locum.data import ALL, is_drawn, ledger_for, read_text_frame
+from locum.data import ALL, is_drawn, ledger_for, place_of, read_text_frame
 from locum.embed import ImageTable
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate.table import (
@@ -30,8 +30,6 @@ from locum.recipes.fit_privacy import (
     MOST_CLASSES,
     ConfirmClasses,
     check_not_lost,
-    check_one_ledger,
-    note_data,
     paid_limit,
 )
 from locum.recipes.inputs import checkpoint_path, choose_split
@@ -228,18 +226,17 @@ def fit_private_table(
                 )
             frame = frame[list(declared.names)]
         place = ledger or ledger_for(data)
+        paid_for = place_of(data)
+        check_one_ledger(paid_for, place)
         check_not_lost(data, place)
-        check_one_ledger(data, place)
         table = PrivateTable(
             declared, utility, privacy, rows_per_subject=rows_per_subject, ledger=place, holding=holding
         )
         chosen = {name: str(value) for name, value in table.get_params(deep=False).items()}
         table.checkpoint = checkpoint_path(data, "table", chosen, ledger=place) if resume else None
         started = time.monotonic()
-        try:
+        with paying_for(paid_for):
             table.fit(frame, units)
-        finally:
-            note_data(data, place, holding)
         assumptions = () if domain is not None else (DOMAIN_READ,)
         saved = save_table(table, out, assumptions=assumptions, overwrite=overwrite)
         table.remove_checkpoint()

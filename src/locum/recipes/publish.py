@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locum._version import __version__
-from locum.accounting import Charge, Ledger, attack_limit, found_limit, pair_limits, plan_head
+from locum.accounting import Charge, Ledger, attack_limit, check_one_ledger, found_limit, pair_limits, plan_head
 from locum.audit import LEAST_NON_MEMBERS, Policy, load_policy, undecidable
 from locum.data import (
     copies_of,
@@ -25,6 +25,7 @@ from locum.data import (
     feature_columns,
     hold_out,
     ledger_for,
+    place_of,
     reference_for,
     write_embeddings,
 )
@@ -50,12 +51,10 @@ from locum.recipes.fit_privacy import (
     asked_budget,
     check_classes_known,
     check_label_named,
-    check_one_ledger,
     check_several_classes,
     check_two,
     expected_use,
     names_read,
-    note_data,
     paid_limit,
     public_classes,
     with_unit_of,
@@ -332,6 +331,9 @@ def publish_release(
         raise ConfigError(
             f"{str(out / RELEASE)!r} is in the way and is not a release: move it, or choose another folder."
         )
+    if holds_images(data):
+        # Before they are embedded, which can take hours.
+        check_one_ledger(place_of(data), ledger_for(data))
     with hold_folder(out):
         return _run(asked)
 
@@ -339,10 +341,21 @@ def publish_release(
 def _check_public_key(asked: _Asked, private: Ed25519PrivateKey) -> None:
     """Receivers verify with the public key beside the private one: write it if it is missing, refuse another one."""
     public = asked.key.with_name(asked.key.name + ".pub")
-    if not public.exists():
-        write_public_key(public, private)
+    if not os.path.lexists(public):
+        try:
+            write_public_key(public, private)
+        except OSError as error:
+            raise ConfigError(
+                f"{str(public)!r} is missing and cannot be written ({error.strerror}): put the public key beside the "
+                "private one."
+            ) from None
         asked.announce(f"key: {public.name} was missing and is written; receivers verify with it")
-    elif key_id(read_public_key(public)) != key_id(private.public_key()):
+        return
+    try:
+        same = key_id(read_public_key(public)) == key_id(private.public_key())
+    except LocumError:
+        same = False
+    if not same:
         raise ConfigError(
             f"{str(public)!r} is not the public key of {str(asked.key)!r}: move it away, and it is written again."
         )
@@ -525,14 +538,16 @@ def _split(asked: _Asked, state: _State, splits: Mapping[str, EmbeddingSet]) -> 
         )
     _confirmed(asked, members)
     ledger = ledger_for(asked.data, given.info)
-    check_one_ledger(asked.data, ledger)
+    place = place_of(asked.data, given.info)
+    check_one_ledger(place, ledger)
     if reference_for(given.info) == "none" and feature_columns(asked.data) and not holds_images(asked.data):
         raise ConfigError(
             f"{asked.data!r} is a table, and `publish` takes images and vectors: release its rows with `locum "
-            "obfuscate fit`, or its columns with `locum fit --reference`, then `audit`, `passport` and `sign`."
+            "obfuscate fit`, or its columns with `locum fit --reference`. If these are vectors, write them as .npz "
+            "or .parquet with `locum embed`, which notes the model they come from."
         )
     # As `embed` does: whoever fits one of these files spends the budget of the data, not a new one.
-    info = replace(members.info, ledger=str(ledger.resolve()))
+    info = replace(members.info, ledger=str(ledger.resolve()), images=place)
     for file, part in ((asked.members, members), (asked.non_members, fresh)):
         write_embeddings(file, replace(part, info=info))
     state.done(
@@ -616,8 +631,6 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
             f"{__version__}) cannot continue from its checkpoint: {error} Nothing is charged again: continue with "
             "the version that began it, or choose another folder, where another release is paid for."
         ) from None
-    finally:
-        note_data(asked.data, ledger, asked.holding)
 
 
 def _check_decidable(asked: _Asked, ledger: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FOLDER = "locum-studio-demo"
 # Usual ranges of the ten measurements of a cell nucleus in three forms (mean, error, worst), as scikit-learn's
 # description of the data gives them, rounded: radius, texture, perimeter, area, smoothness, compactness, concavity,
-# concave points, symmetry, fractal dimension.
+# concave points, symmetry, fractal dimension. The data are public; ranges of private data come from elsewhere.
 _LOW = (6, 9, 40, 100, 0.05, 0, 0, 0, 0.1, 0.05)
 _HIGHEST = {
     "mean": (30, 40, 190, 2500, 0.17, 0.35, 0.43, 0.21, 0.31, 0.1),

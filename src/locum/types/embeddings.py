@@ -32,6 +32,9 @@ class EmbeddingInfo:
     reference
         Public statistics of the backbone: the name of those that ship with Locum, or the path of a file. It stays
         with the vectors and is never released.
+    images
+        Where the images lie that vectors were made from; the ledger notes it. It stays with the vectors and is never
+        released.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class EmbeddingInfo:
     class_names: tuple[str, ...] = ()
     ledger: str = ""
     reference: str = ""
+    images: str = ""
 
     def same_source(self, other: EmbeddingInfo) -> bool:
         """False only if both sides are described and differ.

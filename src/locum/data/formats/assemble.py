@@ -119,7 +119,9 @@ def info_from_json(text: str | None, path: str) -> EmbeddingInfo:
     data = _json(text)
     if not isinstance(data, dict):
         raise DataError(f"{path} has an `info` that is not a JSON object: write backbone, revision, preprocessing.")
-    fields = {k: data[k] for k in ("backbone", "revision", "preprocessing", "ledger", "reference") if k in data}
+    fields = {
+        k: data[k] for k in ("backbone", "revision", "preprocessing", "ledger", "reference", "images") if k in data
+    }
     wrong = [k for k, v in fields.items() if not isinstance(v, str)]
     if wrong:
         raise DataError(f"{path} has an `info` whose `{wrong[0]}` is not text: write it as text.")
@@ -129,7 +131,7 @@ def info_from_json(text: str | None, path: str) -> EmbeddingInfo:
 def info_to_json(info: EmbeddingInfo) -> str:
     """Undo `info_from_json`; class names are stored separately."""
     out = {"backbone": info.backbone, "revision": info.revision, "preprocessing": info.preprocessing}
-    kept = {"ledger": info.ledger, "reference": info.reference}
+    kept = {"ledger": info.ledger, "reference": info.reference, "images": info.images}
     return json.dumps({**out, **{name: value for name, value in kept.items() if value}})
 
 

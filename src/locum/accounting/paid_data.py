@@ -1,0 +1,145 @@
+"""Which files and folders a ledger has paid for, so that a part of them cannot open a second budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from locum.accounting.store import entries_read_only
+from locum.errors import PrivacyError
+from locum.io import LEDGER, STATE_FOLDER
+
+# Where the data lie that charges pay for; empty: nowhere on this machine.
+_PLACE: ContextVar[str] = ContextVar("place", default="")
+
+
+@contextmanager
+def paying_for(place: str) -> Iterator[None]:
+    """Let every charge inside also note that the data at `place` were paid for, in the same transaction.
+
+    Parameters
+    ----------
+    place
+        The file or folder, without links; empty if the data are not on this machine.
+
+    Returns
+    -------
+    context manager
+        It ends with the block.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, Ledger, paying_for
+    >>> ledger = Ledger("data.sqlite")
+    >>> opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+    >>> with paying_for("/data/scans"):
+    ...     paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
+    >>> [place.as_posix() for place in ledger.data()]
+    ['/data/scans']
+    """
+    token = _PLACE.set(place)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+def place_to_note(ledger: Path) -> str:
+    """What a charge of `ledger` notes: relative if it lies beside the ledger, so that both can move together."""
+    place = _PLACE.get()
+    if not place:
+        return ""
+    home = _home(ledger)
+    return Path(place).relative_to(home).as_posix() if Path(place).is_relative_to(home) else place
+
+
+def place_noted(text: str, ledger: Path) -> Path:
+    """Undo `place_to_note`."""
+    return _home(ledger) / text
+
+
+def check_one_ledger(place: str, ledger: Path) -> None:
+    """Refuse data that are a part of others, or hold others, that another ledger has paid for.
+
+    A folder and a folder in it have different places for a ledger, and would have a budget each for the same records.
+    Found are ledgers at their usual places, `.locum/ledger.sqlite`, above and below the data.
+
+    Parameters
+    ----------
+    place
+        The file or folder, without links; empty if the data are not on this machine.
+    ledger
+        The ledger that is to pay.
+
+    Raises
+    ------
+    PrivacyError
+        If another ledger has paid for some of these records, or is damaged.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.accounting import Gaussian, Ledger, check_one_ledger, paying_for
+    >>> whole, part = Path("scans").resolve(), Path("scans/train").resolve()
+    >>> ledger = Ledger(".locum/ledger.sqlite")
+    >>> opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+    >>> with paying_for(str(whole)):
+    ...     paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
+    >>> check_one_ledger(str(part), Path(".locum/ledger.sqlite"))
+    >>> check_one_ledger(str(part), Path("scans/.locum/ledger.sqlite"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    locum.errors.PrivacyError: The ledger '...' has paid for a release of 'scans', in which 'train' lies: ...
+    """
+    if not place:
+        return
+    here, own = Path(place), Path(os.path.realpath(ledger))
+    second = "a second ledger would be a second budget for the same people"
+    for above in here.parents:
+        file = above / STATE_FOLDER / LEDGER
+        known = None if file == own else next((p for p in _paid(file) if p == here or p in here.parents), None)
+        if known is not None:
+            lies = "" if known == here else f", in which {here.name!r} lies"
+            raise PrivacyError(
+                f"The ledger {str(file)!r} has paid for a release of {known.name!r}{lies}: {second}. Name that one "
+                "with --ledger, and with --holding a holding of its own if nobody is in both."
+            )
+
+    def paid_here(file: Path) -> bool:
+        return any(here == p or here in p.parents for p in _paid(file))
+
+    others = [file for file in _below(here) if file != own and paid_here(file)]
+    if not others:
+        return
+    several = len(others) > 1 or paid_here(own)
+    raise PrivacyError(
+        f"{here.name!r} holds data that the ledger {str(others[0])!r} has paid for: {second}. "
+        + (
+            "Other parts were paid for with another one, so release the parts one by one, each with its own."
+            if several
+            else "Name that one with --ledger, and with --holding a holding of its own if nobody is in both."
+        )
+    )
+
+
+def _home(ledger: Path) -> Path:
+    folder = Path(os.path.realpath(ledger)).parent
+    return folder.parent if folder.name == STATE_FOLDER else folder
+
+
+def _below(place: Path) -> Iterator[Path]:
+    """Ledgers in a folder, at their usual places."""
+    for folder, names, _ in os.walk(place):
+        if STATE_FOLDER in names:
+            names.remove(STATE_FOLDER)
+            yield Path(folder, STATE_FOLDER, LEDGER)
+
+
+def _paid(ledger: Path) -> list[Path]:
+    """What a ledger has paid for; nothing if it is not there, or belongs to somebody else."""
+    places = (
+        entry["body"].get("place") for entry in entries_read_only(ledger) if entry["body"].get("kind") == "data"
+    )
+    return [place_noted(place, ledger) for place in places if isinstance(place, str)]
