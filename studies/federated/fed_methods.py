@@ -109,15 +109,31 @@ def simulated(
     balanced: bool = False,
 ) -> tuple[Any, list[PersonalModel]]:
     """The simulation and the personal model of every site; each site trains on all that it was dealt."""
+    own, named = named_reference(deal)
     terms = FederationSettings(
-        classes=deal.classes, dim=deal.dim, reference=deal.reference, seed=seed, balanced=balanced, **settings
+        classes=deal.classes, dim=deal.dim, seed=seed, balanced=balanced, **{**named, **settings}
     )
-    test = joined(list(dict.fromkeys(deal.test.values())))
     found = simulate(
-        deal.train, terms, privacy, out=work / "out", work=work / "sites", seed=seed, validation=validation, test=test
+        deal.train,
+        terms,
+        privacy,
+        out=work / "out",
+        work=work / "sites",
+        seed=seed,
+        validation=validation,
+        test=joined(list(dict.fromkeys(deal.test.values()))),
+        reference=own,
     )
     files = [work / "sites" / f"site-{i}" / "site.toml" for i in range(len(deal.train))]
     return found, [PersonalModel.open(Site(file).personal_folder) for file in files]
+
+
+def named_reference(deal: Deal) -> tuple[str | None, dict[str, str]]:
+    """The file of public statistics, if they do not ship, and how terms name them."""
+    if deal.reference in ("none", *REFERENCES):
+        return None, {"reference": deal.reference}
+    found = load_reference(deal.reference, deal.dim)
+    return deal.reference, {"reference": "own", "reference_sha256": reference_hash(found)}
 
 
 def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal: Deal, seed: int) -> Release:
@@ -132,11 +148,8 @@ def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal
             make_site_key(folder, name)
         keys = {name: (Path(folder) / f"{name}.pub").read_text().strip() for name in names}
     budget = {} if privacy is None else {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation")}
+    own, named = named_reference(deal)
     reference = load_reference(deal.reference, deal.dim)
-    own = None if deal.reference in ("none", *REFERENCES) else deal.reference
-    named = {"reference": deal.reference}
-    if own is not None:
-        named = {"reference": "own", "reference_sha256": reference_hash(reference)}
     terms = FederationSettings(deal.classes, deal.dim, seed=seed, sites=keys, **{**settings, **budget, **named})
     plan, honest = plan_site(terms, privacy), len(names) - terms.absent - terms.colluding
     found = dict.fromkeys(names, read_terms({"noise": plan.sums_noise, "size": 1, "terms": None}))

@@ -125,6 +125,21 @@ def test_statistics_in_a_file_give_what_the_same_numbers_give(tmp_path: Path) ->
         np.testing.assert_array_equal(value, found.tensors[name])
 
 
+def test_decoders_too_take_statistics_in_a_file(tmp_path: Path) -> None:
+    methods, deal = module("fed_methods"), made_up(sites=2)
+    load_reference("none", deal.dim).save(tmp_path / "own.safetensors")
+    given = replace(deal, reference=str(tmp_path / "own.safetensors"))
+    settings = {**methods.PAPER, "rounds": 1, "local_epochs": 1}
+    found, plain = (
+        methods.simulated(settings, d.budget(3.0), d, 5, tmp_path / name)[0]
+        for name, d in (("own", given), ("none", deal))
+    )
+    releases = [load(one.release) for one in (found, plain)]
+    assert [r.manifest.settings["federation"]["reference"] for r in releases] == ["own", "none"]
+    for name, value in releases[1].tensors.items():
+        np.testing.assert_array_equal(value, releases[0].tensors[name])
+
+
 @pytest.mark.slow
 def test_a_sharper_head_has_the_same_borders_and_a_balanced_one_finds_a_rare_class() -> None:
     methods, deal = module("fed_methods"), made_up(n=400)
