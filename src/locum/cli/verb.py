@@ -12,6 +12,7 @@ from typer import core
 
 from locum.cli import output, settings
 from locum.cli.options import WHERE
+from locum.io import did_you_mean
 
 # Typer's boxes take three times as long as the whole program otherwise needs to answer, and are cut off in narrow
 # terminals. Plain text is wrapped.
@@ -147,10 +148,7 @@ class Group(core.TyperGroup):
         """Find a verb; a mistyped one gets a suggestion."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], names)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(names)}."
+            hint = did_you_mean(args[0], names, f"There are {', '.join(names)}.")
             ctx.fail(f"There is no verb {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
