@@ -41,6 +41,22 @@ def test_verdicts(made: AttackResult, verdict: str) -> None:
     assert made.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("made", "doubt"),
+    [
+        (result(WIDE, p_value=0.5), "ends at 0.700, and must end at 0.550 or below"),
+        (result((0.5, 0.4, 0.5503), p_value=0.5), "ends at 0.5503, and must end at 0.5500 or below"),
+        (result((0.5, -math.inf, math.inf)), "there is no interval"),
+        (result(WIDE, inconclusive_because="too few"), "too few"),
+        (result(NEAR, p_value=0.5), ""),
+        (result(HIGH, p_value=0.0, inconclusive_because="too few"), ""),
+    ],
+)
+def test_a_doubt_says_what_is_missing(made: AttackResult, doubt: str) -> None:
+    assert doubt in made.doubt
+    assert bool(made.doubt) == (made.verdict == "inconclusive")
+
+
 def test_what_non_members_reach_too_is_no_excess() -> None:
     share = Estimate(0.42, 0.38, 0.46, 500)
     control = Estimate(0.45, 0.42, 0.48, 500)

@@ -138,7 +138,7 @@ class Policy(Strict):
         leaks = [r.name for r in results if r.verdict == "leak"]
         doubts = [r for r in results if r.verdict == "inconclusive"]
         # A fault of the populations stays a fault; what a proof replaces is the number of records.
-        open_ones = [r.name for r in doubts if r.voided or not proven]
+        open_ones = [r for r in doubts if r.voided or not proven]
         found = [Finding("no attack found a leak", not leaks, _listed(leaks), "A leak is a leak for any receiver.")]
         if limit is not None:
             found.append(_held(results, limit, by_subject))
@@ -186,7 +186,8 @@ class Policy(Strict):
         if self.inconclusive is not None:
             rule = f"the number of inconclusive attacks is at most {self.inconclusive.at_most:g}"
             few = len(open_ones) <= self.inconclusive.at_most
-            found.append(Finding(rule, few, _listed(open_ones), self.inconclusive.reason))
+            told = [r.name if few else f"{r.name} ({r.doubt})" for r in open_ones]
+            found.append(Finding(rule, few, _listed(told), self.inconclusive.reason))
         unproven = decoder and (claim is None or claim.kind != "dp")
         for needed in (self.attacks, self.decoder if unproven else None):
             if needed is None:

@@ -122,9 +122,7 @@ class AuditReport:
         if not self.results:
             reasons.append("no attack was run")
         if not reasons:
-            doubts = [r.name for r in self.results if r.verdict == "inconclusive"]
-            quoted = ", ".join(repr(name) for name in doubts)
-            reasons.append(f"the figures of {quoted} show neither a leak nor that there is none")
+            reasons = [f"for {r.name!r} {r.doubt}" for r in self.results if r.doubt]
         return "; ".join(reasons)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -114,16 +115,23 @@ class AttackResult:
             raise ConfigError("A voided result needs its reason in `inconclusive_because`.")
 
     @property
+    def _p(self) -> float | None:
+        return self.p_value if self.adjusted is None else self.adjusted
+
+    @property
+    def _harmless(self) -> float:
+        """Where the interval of the attack must end to show no excess risk."""
+        # Where non-members are hit too, for example because features are correlated, that is no excess.
+        floor = self.baseline.value if self._p is None else max(self.baseline.value, self.control.low)
+        return floor + self.material
+
+    @property
     def verdict(self) -> Verdict:
         """The word that a reader may act on."""
-        p = self.p_value if self.adjusted is None else self.adjusted
-        if p is None:
+        if self._p is None:
             leak = self.attack.low > self.baseline.high and self.attack.low > self.control.value
-            floor = self.baseline.value
         else:
-            leak = p <= self.level
-            # Where non-members are hit too, for example because features are correlated, that is no excess.
-            floor = max(self.baseline.value, self.control.low)
+            leak = self._p <= self.level
         within = self.limit is not None and self.attack.low <= self.limit
         if leak:
             if self.voided:
@@ -131,9 +139,26 @@ class AttackResult:
             return "within the proven limit" if within else "leak"
         if self.inconclusive_because:
             return "inconclusive"
-        if self.attack.high <= floor + self.material:
+        if self.attack.high <= self._harmless:
             return "no excess risk found"
         return "within the proven limit" if within else "inconclusive"
+
+    @property
+    def doubt(self) -> str:
+        """Why the verdict is inconclusive, in words that say what is missing; empty if it is not."""
+        if self.verdict != "inconclusive":
+            return ""
+        if self.inconclusive_because:
+            return self.inconclusive_because
+        if math.isinf(self.attack.high):
+            return "there is no interval: one run cannot show how far another would be"
+        high, most = self.attack.high, self._harmless
+        # Digits enough to see that one is above the other.
+        digits = next((d for d in range(3, 9) if f"{high:.{d}f}" != f"{most:.{d}f}"), 9)
+        return (
+            f"the interval ends at {high:.{digits}f}, and must end at {most:.{digits}f} or below to show no excess "
+            "risk: more records make it narrower"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, the only JSON form of an attack; what was not measured is left out."""
