@@ -96,7 +96,9 @@ def test_a_figure_that_is_text_is_kept_and_has_no_estimate(root: Path, tmp_path:
 def test_quick_says_what_differs(root: Path, tmp_path: Path) -> None:
     found = find_studies(root)["tiny"]
     run_study(found, quick=True, out=tmp_path / "out")
-    assert "Quick run, for a first look: `seeds` differs from a full run." in (tmp_path / "out" / "tiny.md").read_text()
+    assert (
+        "Quick run, for a first look: `seeds` differs from a full run." in (tmp_path / "out" / "tiny.md").read_text()
+    )
     assert (tmp_path / "log").read_text().split() == ["a0", "a1", "b0", "b1"]
     # What was typed is the same in a full run.
     run_study(found.with_seeds(2), quick=True, out=tmp_path / "two")

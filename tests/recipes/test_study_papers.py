@@ -158,7 +158,7 @@ def test_a_study_that_cannot_run_is_told_and_the_others_go_on(root: Path, tmp_pa
     assert [r.state for r in results] == ["given sets", "not run"]
     assert "It draws its own seeds." in results[1].why
     assert results[0].seeds == 3
-    with pytest.raises(ConfigError, match="not a setting of a study of 'pets-paper'.* There are"):
+    with pytest.raises(ConfigError, match=r"not a setting of a study of 'pets-paper'.* There are"):
         run_paper(find_papers(root)["pets-paper"], root, out=tmp_path / "out", given=["zebra=1"])
     with pytest.raises(ConfigError, match=r"Did you mean least"):
         run_paper(find_papers(root)["pets-paper"], root, out=tmp_path / "out", given=["leats=1"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json
+from locum.cli.options import Json
 from locum.cli.verb import Group
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def run(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the committed cells; compute those of seeds, sets or methods added.")
     ] = False,
-    force: Force = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace results that a run with other settings left in the folder.")
+    ] = False,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:

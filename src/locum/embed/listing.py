@@ -200,7 +200,9 @@ def _holds_remote_images(address: str) -> bool:
 def _folder_items(found: list[str], place: str) -> tuple[list[ImageItem], tuple[str, ...]]:
     """The images of a folder from their paths in it, in order, and the names of the classes."""
     if not found:
-        raise DataError(f"{place!r} holds no image: give a folder of images, one folder per class (`predict` needs no classes).")
+        raise DataError(
+            f"{place!r} holds no image: give a folder of images, one folder per class (`predict` needs no classes)."
+        )
     found = sorted(found)
     tops = {name.split("/")[0] for name in found}
     in_splits = all("/" in name for name in found) and {t.lower() for t in tops} <= set(_SPLIT_FOLDERS)

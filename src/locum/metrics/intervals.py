@@ -264,8 +264,8 @@ def compare(diff: Estimate) -> Literal["better", "worse", "tie", "not decided"]:
     Returns
     -------
     str
-        "better", "worse", "tie" or "not decided". "tie" means that the interval contains 0: the runs are inconclusive,
-        which does not prove equality. "not decided" means that one run gave no interval.
+        "better", "worse", "tie" or "not decided". "tie" means that the interval contains 0: the runs are
+        inconclusive, which does not prove equality. "not decided" means that one run gave no interval.
 
     Examples
     --------

@@ -197,10 +197,8 @@ class FoundStudy:
             key, equals, text = pair.partition("=")
             if not equals or key not in self.config or key == "quick":
                 known = [name for name in self.config if name != "quick"]
-                hint = did_you_mean(key, known)
-                raise ConfigError(
-                    f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {', '.join(known)}; got {pair!r}. {hint}".strip()
-                )
+                told = f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {', '.join(known)}; got {pair!r}."
+                raise ConfigError(f"{told} {did_you_mean(key, known)}".strip())
             new[key] = self._checked(key, _parsed(text, self.config[key], pair))
         return self._with(lambda config: {**config, **new})
 
@@ -418,8 +416,8 @@ def check_nothing_lost(found: FoundStudy, config: Mapping[str, Any], out: Path) 
         there = json.loads(file.read_text())["config"]
         if other := sorted(key for key in there.keys() | wanted.keys() if there.get(key) != wanted.get(key)):
             raise ConfigError(
-                f"{str(out)!r} has results of {found.name!r} with other settings ({', '.join(other)}). Choose another "
-                "folder with -o, or replace them with --force."
+                f"{str(out)!r} has results of {found.name!r} with other settings ({', '.join(other)}). Choose "
+                "another folder with -o, or replace them with --force."
             )
 
 
@@ -777,7 +775,8 @@ def _about_quick(found: FoundStudy, config: Mapping[str, Any]) -> str:
     quick = found.config.get("quick", {})
     if not (own := [f"`{key}`" for key, value in quick.items() if config.get(key) == value]):
         return "Quick run: with these settings a full run is the same."
-    return f"Quick run, for a first look: {listed(own, 'and')} {'differs' if len(own) == 1 else 'differ'} from a full run."
+    verb = "differs" if len(own) == 1 else "differ"
+    return f"Quick run, for a first look: {listed(own, 'and')} {verb} from a full run."
 
 
 def _about_sets(given: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -23,8 +23,8 @@ KEY_HEADER = "x-locum-key"
 ENTER, LINK = "/enter", "/link"
 # What to do, after what is wrong.
 NEW_LINK = (
-    "Run `locum studio` again in the same folder, in another terminal if it still runs in one, and open the link that "
-    "it prints."
+    "Run `locum studio` again in the same folder, in another terminal if it still runs in one, and open the link "
+    "that it prints."
 )
 # A request for a new link comes from the same user's terminal, which can read the secret in a private file.
 SECRET_HEADER = "x-locum-secret"
