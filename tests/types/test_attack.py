@@ -11,7 +11,7 @@ import pytest
 from locum import Estimate
 from locum.errors import ConfigError, DataError
 from locum.release.passport import AttackEntry
-from locum.types import AttackResult
+from locum.types import AttackResult, doubts_in_words
 from locum.types.attack_result import SHAREABLE_ESTIMATES, SHAREABLE_RATES
 
 
@@ -44,8 +44,7 @@ def test_verdicts(made: AttackResult, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("made", "doubt"),
     [
-        (result(WIDE, p_value=0.5), "ends at 0.700, and must end at 0.550 or below"),
-        (result((0.5, 0.4, 0.5503), p_value=0.5), "ends at 0.5503, and must end at 0.5500 or below"),
+        (result(WIDE, p_value=0.5), "the interval ends above 0.55, too high"),
         (result((0.5, -math.inf, math.inf)), "there is no interval"),
         (result(WIDE, inconclusive_because="too few"), "too few"),
         (result(NEAR, p_value=0.5), ""),
@@ -55,6 +54,12 @@ def test_verdicts(made: AttackResult, verdict: str) -> None:
 def test_a_doubt_says_what_is_missing(made: AttackResult, doubt: str) -> None:
     assert doubt in made.doubt
     assert bool(made.doubt) == (made.verdict == "inconclusive")
+
+
+def test_a_reason_is_said_once_for_all_its_attacks() -> None:
+    wide, narrow = result(WIDE, p_value=0.5), result(NEAR, p_value=0.5)
+    assert doubts_in_words([wide, narrow, wide]) == f"a and a: {wide.doubt}"
+    assert doubts_in_words([narrow]) == ""
 
 
 def test_what_non_members_reach_too_is_no_excess() -> None:

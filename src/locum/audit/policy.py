@@ -16,7 +16,7 @@ from locum.audit.statistics import needed_for
 from locum.errors import ConfigError
 from locum.io import read_toml
 from locum.release import Strict, first_fault
-from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, limit_figure
+from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, doubts_in_words, limit_figure
 
 POLICIES = ("public", "research-sharing", "internal")
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
@@ -186,8 +186,8 @@ class Policy(Strict):
         if self.inconclusive is not None:
             rule = f"the number of inconclusive attacks is at most {self.inconclusive.at_most:g}"
             few = len(open_ones) <= self.inconclusive.at_most
-            told = [r.name if few else f"{r.name} ({r.doubt})" for r in open_ones]
-            found.append(Finding(rule, few, _listed(told), self.inconclusive.reason))
+            told = _listed([r.name for r in open_ones]) if few else doubts_in_words(open_ones)
+            found.append(Finding(rule, few, told, self.inconclusive.reason))
         unproven = decoder and (claim is None or claim.kind != "dp")
         for needed in (self.attacks, self.decoder if unproven else None):
             if needed is None:

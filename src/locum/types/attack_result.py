@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -152,12 +152,9 @@ class AttackResult:
             return self.inconclusive_because
         if math.isinf(self.attack.high):
             return "there is no interval: one run cannot show how far another would be"
-        high, most = self.attack.high, self._harmless
-        # Digits enough to see that one is above the other.
-        digits = next((d for d in range(3, 9) if f"{high:.{d}f}" != f"{most:.{d}f}"), 9)
         return (
-            f"the interval ends at {high:.{digits}f}, and must end at {most:.{digits}f} or below to show no excess "
-            "risk: more records make it narrower"
+            f"the interval ends above {self._harmless:.3g}, too high to show no excess risk: more records make it "
+            "narrower"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -247,6 +244,38 @@ def worst_verdict(*verdicts: Verdict) -> Verdict:
     'inconclusive'
     """
     return min(verdicts, key=get_args(Verdict).index)
+
+
+def doubts_in_words(results: Iterable[AttackResult]) -> str:
+    """Why attacks are inconclusive, each reason once, after the attacks that it is about.
+
+    Parameters
+    ----------
+    results
+        Results of attacks, also of those that are not inconclusive.
+
+    Returns
+    -------
+    str
+        Clauses; empty if no attack is inconclusive.
+
+    Examples
+    --------
+    >>> from locum.types import AttackResult, Estimate, doubts_in_words
+    >>> chance, wide = Estimate.exact(0.5), Estimate(0.5, 0.4, 0.6, 90)
+    >>> both = [AttackResult(name, "auc", wide, chance, chance) for name in ("hole", "LiRA")]
+    >>> doubts_in_words(both).partition(",")[0]
+    'hole and LiRA: the interval ends above 0.55'
+    """
+    about: dict[str, list[str]] = {}
+    for result in results:
+        if result.doubt:
+            about.setdefault(result.doubt, []).append(result.name)
+    # As `io.listed`, which is on this level.
+    named = (
+        (f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0], why) for why, names in about.items()
+    )
+    return "; ".join(f"{names}: {why}" for names, why in named)
 
 
 def _rate(fpr: float) -> str:
