@@ -130,7 +130,7 @@ def test_doubts_are_counted() -> None:
     twice = [*fine(policy), wide, wide]
     assert failed(policy, twice, NONE) == ["the number of inconclusive attacks is at most 1"]
     (found,) = [f.found for f in policy.findings(twice, NONE) if not f.met]
-    assert found.startswith("wide and wide: the interval ends above 0.55, too high to show no excess risk")
+    assert found.startswith("for wide and wide, the interval reaches too high to show no excess risk")
 
 
 def balanced(seed: int, first: int, second: int) -> EmbeddingSet:

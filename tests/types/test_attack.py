@@ -44,7 +44,7 @@ def test_verdicts(made: AttackResult, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("made", "doubt"),
     [
-        (result(WIDE, p_value=0.5), "the interval ends above 0.55, too high"),
+        (result(WIDE, p_value=0.5), "the interval reaches too high"),
         (result((0.5, -math.inf, math.inf)), "there is no interval"),
         (result(WIDE, inconclusive_because="too few"), "too few"),
         (result(NEAR, p_value=0.5), ""),
@@ -58,7 +58,7 @@ def test_a_doubt_says_what_is_missing(made: AttackResult, doubt: str) -> None:
 
 def test_a_reason_is_said_once_for_all_its_attacks() -> None:
     wide, narrow = result(WIDE, p_value=0.5), result(NEAR, p_value=0.5)
-    assert doubts_in_words([wide, narrow, wide]) == f"a and a: {wide.doubt}"
+    assert doubts_in_words([wide, narrow, wide]) == f"for a and a, {wide.doubt}"
     assert doubts_in_words([narrow]) == ""
 
 

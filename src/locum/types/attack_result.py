@@ -152,10 +152,7 @@ class AttackResult:
             return self.inconclusive_because
         if math.isinf(self.attack.high):
             return "there is no interval: one run cannot show how far another would be"
-        return (
-            f"the interval ends above {self._harmless:.3g}, too high to show no excess risk: more records make it "
-            "narrower"
-        )
+        return "the interval reaches too high to show no excess risk, and more records would make it narrower"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, the only JSON form of an attack; what was not measured is left out."""
@@ -264,8 +261,8 @@ def doubts_in_words(results: Iterable[AttackResult]) -> str:
     >>> from locum.types import AttackResult, Estimate, doubts_in_words
     >>> chance, wide = Estimate.exact(0.5), Estimate(0.5, 0.4, 0.6, 90)
     >>> both = [AttackResult(name, "auc", wide, chance, chance) for name in ("hole", "LiRA")]
-    >>> doubts_in_words(both).partition(",")[0]
-    'hole and LiRA: the interval ends above 0.55'
+    >>> doubts_in_words(both).rpartition(",")[0]
+    'for hole and LiRA, the interval reaches too high to show no excess risk'
     """
     about: dict[str, list[str]] = {}
     for result in results:
@@ -275,7 +272,7 @@ def doubts_in_words(results: Iterable[AttackResult]) -> str:
     named = (
         (f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0], why) for why, names in about.items()
     )
-    return "; ".join(f"{names}: {why}" for names, why in named)
+    return "; ".join(f"for {names}, {why}" for names, why in named)
 
 
 def _rate(fpr: float) -> str:
