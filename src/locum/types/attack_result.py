@@ -115,23 +115,16 @@ class AttackResult:
             raise ConfigError("A voided result needs its reason in `inconclusive_because`.")
 
     @property
-    def _p(self) -> float | None:
-        return self.p_value if self.adjusted is None else self.adjusted
-
-    @property
-    def _harmless(self) -> float:
-        """Where the interval of the attack must end to show no excess risk."""
-        # Where non-members are hit too, for example because features are correlated, that is no excess.
-        floor = self.baseline.value if self._p is None else max(self.baseline.value, self.control.low)
-        return floor + self.material
-
-    @property
     def verdict(self) -> Verdict:
         """The word that a reader may act on."""
-        if self._p is None:
+        p = self.p_value if self.adjusted is None else self.adjusted
+        if p is None:
             leak = self.attack.low > self.baseline.high and self.attack.low > self.control.value
+            floor = self.baseline.value
         else:
-            leak = self._p <= self.level
+            leak = p <= self.level
+            # Where non-members are hit too, for example because features are correlated, that is no excess.
+            floor = max(self.baseline.value, self.control.low)
         within = self.limit is not None and self.attack.low <= self.limit
         if leak:
             if self.voided:
@@ -139,7 +132,7 @@ class AttackResult:
             return "within the proven limit" if within else "leak"
         if self.inconclusive_because:
             return "inconclusive"
-        if self.attack.high <= self._harmless:
+        if self.attack.high <= floor + self.material:
             return "no excess risk found"
         return "within the proven limit" if within else "inconclusive"
 
