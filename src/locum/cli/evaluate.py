@@ -95,7 +95,7 @@ def show_evaluation(result: Evaluation) -> None:
         for row in result.rows
     ]
     head = ["trained on", "rows", *(_SHOWN[m] for m in metrics), *(["nearest record, ×"] if far else [])]
-    title = f"A {result.head} classifier on {result.test_records:,} real records, by what it was trained on"
+    title = f"A classifier ({result.head}) on {result.test_records:,} real records, by what it was trained on"
     output.show_table(head, rows, title=title)
     over = (
         "Figures are of one run."
