@@ -66,8 +66,8 @@ EXTRAS = {
 class MissingExtraError(ConfigError, ImportError):
     """A package is not installed that only some of Locum needs; the text gives the command that installs it."""
 
-    def __init__(self, package: str) -> None:
-        self.extra = EXTRAS[package]
+    def __init__(self, package: str, extra: str = "") -> None:
+        self.package, self.extra = package, extra or EXTRAS[package]
         super().__init__(f"This needs {package}, which is not installed: pip install 'locum[{self.extra}]'.")
 
 

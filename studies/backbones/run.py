@@ -23,7 +23,7 @@ NAMES = {
     "cvae-thesis": "CVAE of the thesis",
     "cvae": "CVAE, our defaults",
 }
-WORDS = {"better": "above", "worse": "below", "tie": "tie"}
+WORDS = {"better": "above", "worse": "below", "tie": "tie", "not decided": "not decided"}
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def changed(results: StudyResults, backbones: list[str], name: str, pair: Conclu
         return [x - y for x, y in zip(mine, other, strict=True)]
 
     first = gaps(backbones[0])
-    return [b for b in backbones[1:] if compare(paired_difference(gaps(b), first)) != "tie"]
+    return [b for b in backbones[1:] if compare(paired_difference(gaps(b), first)) in ("better", "worse")]
 
 
 def summary(results: StudyResults, backbones: list[str]) -> str:
@@ -165,6 +165,8 @@ def summary(results: StudyResults, backbones: list[str]) -> str:
                 if not (found := differences(results, backbones, name, pair)):
                     continue
                 said = verdict(found)
+                if said == "not decided on all":
+                    continue
                 if said == "REVERSED":
                     counts["reversed"] += 1
                     title = TITLES.get(name, name)

@@ -27,7 +27,7 @@ from fed_methods import (
 from fed_sets import DELTA, FEWEST, PAPER_DELTA, Array, check_sites, deals
 
 from locum.errors import ConfigError
-from locum.metrics import mean_interval
+from locum.metrics import compare, mean_interval
 from locum.recipes import SetNeeds, StudyResults, StudySet, study_set, study_splits
 from locum.recipes.study import Cell, markdown_table
 from locum.recipes.study_sets import backbone_label
@@ -184,7 +184,7 @@ def _difference(a: Array | None, b: Array | None) -> str:
     if a is None or b is None:
         return "-"
     found = mean_interval(a - b)
-    return f"{found:+.3f}" + (" (tie)" if found.low <= 0 <= found.high else "")
+    return f"{found:+.3f}" + (" (tie)" if compare(found) == "tie" else "")
 
 
 def _ratio(a: Array, b: Array) -> str:

@@ -27,7 +27,7 @@ from reb_sets import (
 from locum.generate import ClassGaussian, CVAEGenerator
 from locum.heads import Remix
 from locum.io import figure_file
-from locum.metrics import bootstrap_interval, mean_interval
+from locum.metrics import bootstrap_interval, compare, mean_interval
 from locum.rebalance import METHODS, BySampler
 from locum.recipes import StudyResults, study_set
 from locum.recipes.published import reversed_table
@@ -353,5 +353,5 @@ def _paired(results: StudyResults, name: str, a: Place, b: Place, *, groups: lis
         mine = in_group(sizes, group)
         weight = tested[mine].mean() / np.maximum(tested, 1)
         found = bootstrap_interval((weight[truth] * gap)[mine[truth]], rng)
-        told.append(f"{found:+.1f}" + (" (tie)" if found.low <= 0 <= found.high else ""))
+        told.append(f"{found:+.1f}" + (" (tie)" if compare(found) == "tie" else ""))
     return told

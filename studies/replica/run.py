@@ -20,7 +20,7 @@ from locum.metrics import auc_macro, average_nearest_distance, compare, dispersi
 from locum.recipes import SetNeeds, Study, StudyResults, study_set, study_splits
 from locum.recipes.published import reversed_table
 from locum.recipes.study import Cell, data_folder, markdown_table
-from locum.recipes.study_sets import set_key
+from locum.recipes.study_sets import on_own_sets, set_key
 from locum.release import Release
 from locum.types import EmbeddingSet, Estimate
 
@@ -175,6 +175,9 @@ def render(results: StudyResults, out: Path) -> str:
         text.append("k-Same takes a class of fewer than k records as one group.")
     figure2(results, out)
     text.append("![AUC against distance](replica-fig2.svg)")
+    if on_own_sets(results.config):
+        # The paper's figures are of other data.
+        return "\n\n".join(text)
     text.append("What the text says of its Figure 2 (its points are drawn, not printed): " + "; ".join(FIGURE2) + ".")
     shown = [study_set(name).published for name in results.config["datasets"]]
     for name in [name for name in TABLE1 if name not in shown]:

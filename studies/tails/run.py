@@ -16,7 +16,7 @@ import numpy.typing as npt
 from locum.data import long_tail_counts
 from locum.errors import ConfigError, DataError
 from locum.generate import CVAEGenerator, VAEGenerator
-from locum.metrics import FrechetByClass, coverage_by_class, sphere_by_class
+from locum.metrics import FrechetByClass, compare, coverage_by_class, sphere_by_class
 from locum.rebalance import (
     diversity_by_class,
     frechet_over_variances,
@@ -437,7 +437,7 @@ def _frechet(results: StudyResults, out: Path, measure: str) -> Sequence[str]:
 
 
 def _signed(difference: Estimate, digits: str = ".1f") -> str:
-    return f"{difference:+{digits}}" + (" (tie)" if difference.low <= 0 <= difference.high else "")
+    return f"{difference:+{digits}}" + (" (tie)" if compare(difference) == "tie" else "")
 
 
 SHOWN = {

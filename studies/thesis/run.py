@@ -17,6 +17,7 @@ from locum.heads import LinearHead
 from locum.metrics import auc_macro, compare, nearest, paired_difference, score_all
 from locum.recipes import SetNeeds, Study, StudyResults, study_splits
 from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes.study_sets import on_own_sets
 from locum.types import EmbeddingSet
 
 # Table 9 of the thesis (DINOv2): accuracy, weighted F1 and kappa, for the original and the generated set.
@@ -115,6 +116,8 @@ def table9_render(results: StudyResults, out: Path) -> str:
             ]
             text.append(f"{what}:\n\n" + markdown_table(["trained on", *METRICS.values()], rows))
             text.append("Differences, paired by seed:\n\n" + differences(results, name, stop))
+    if on_own_sets(results.config):
+        return "\n\n".join(text)
     rows = []
     for name, (real, generated) in SEED_TABLE9.items():
         gaps = [f"{g - r:+.3f}" for r, g in zip(real, generated, strict=True)]
@@ -134,6 +137,8 @@ def differences(results: StudyResults, name: str, stop: str) -> str:
     for a, b in pairs:
         found = [results.difference(f"{name}/{a}", f"{name}/{b}", f"{stop}/{m}") for m in METRICS]
         rows.append([NAMES[a], NAMES[b], *(f"{d:+.3f} {compare(d)}" for d in found)])
+    if on_own_sets(results.config):
+        return markdown_table(["method", "against", *METRICS.values()], rows)
     gaps = np.array([np.subtract(generated, real) for real, generated in SEED_TABLE9.values()])
     ranges = [f"{low:+.3f} to {high:+.3f}" for low, high in zip(gaps.min(axis=0), gaps.max(axis=0), strict=True)]
     # The same line of every table: what the thesis found on its own sets.
@@ -280,7 +285,8 @@ def backbones_render(results: StudyResults, out: Path) -> str:
         row: list[object] = [f"{BACKBONE_NAMES[a]} minus {BACKBONE_NAMES[b]}"]
         for other in backbones[1:]:
             change = paired_difference(_gap(results, other, a, b), _gap(results, backbones[0], a, b))
-            row.append(f"{change:+.3f} {'changes' if compare(change) != 'tie' else 'tie'}")
+            said = compare(change)
+            row.append(f"{change:+.3f} {'changes' if said in ('better', 'worse') else said}")
         rows.append(row)
     header = ["how far this differs", *(f"{other} from {backbones[0]}" for other in backbones[1:])]
     text.append("Whether a difference depends on the backbone, paired by seed:\n\n" + markdown_table(header, rows))

@@ -92,6 +92,11 @@ def test_a_missing_file_and_an_unknown_suffix_list_what_can_be_read(tmp_path: Pa
         refuses(tmp_path / name, "not a kind of file", *SUFFIXES)
 
 
+def test_a_single_image_is_told_what_to_do(tmp_path: Path, refuses: Refuses) -> None:
+    (tmp_path / "scan.PNG").write_bytes(b"\x89PNG")
+    refuses(tmp_path / "scan.PNG", "is a single image", "give the folder")
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_empty_file_is_called_empty(tmp_path: Path, refuses: Refuses, suffix: str) -> None:
     (tmp_path / f"d{suffix}").touch()

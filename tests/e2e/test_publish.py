@@ -118,7 +118,14 @@ def test_a_folder_of_mixed_images(locum: Run, tmp_path: Path) -> None:
     assert made.json["published"]
     records = made.json["records"]
     assert records["skipped"] == 1
-    assert records["ignored"] == 1
+    assert (records["ignored"], records["ignored_kinds"]) == (1, [".txt"])
+    assert "1 file that is not an image (.txt) was ignored." in made.json["story"]
+    page = (tmp_path / "out" / "internal" / "summary.html").read_text()
+    assert '<a href="audit.html">' in page
+    # One color for one result, whichever page shows it.
+    tone = f'<div class="verdict {made.json["audit"]["tone"]}">'
+    assert tone in page
+    assert tone in (tmp_path / "out" / "internal" / "audit.html").read_text()
     assert records["copies"] == 6
     assert records["used"] + records["held_out"] == 120
     assert records["not_used"] == {"test": 36}

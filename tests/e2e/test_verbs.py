@@ -92,7 +92,7 @@ def test_other_generators(program: Run, files: dict[str, Path], generator: str) 
     assert program("fit", files["train"], "-o", "r", "--no-dp", "--generator", generator).code == 0
     shown = program("evaluate", "r", "--test", files["test"], "--head", "mlp", "--seeds", 1)
     assert shown.code == 0, shown.err
-    assert "mlp head" in shown.out
+    assert "A classifier (mlp) on" in shown.out
 
 
 def test_exact_counts_by_class_name(program: Run, files: dict[str, Path], tmp_path: Path) -> None:

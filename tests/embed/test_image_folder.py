@@ -23,11 +23,14 @@ def test_a_folder_a_class(image_folder: Path) -> None:
 def test_other_files_are_counted_and_hidden_ones_passed_over(image_folder: Path) -> None:
     (image_folder / "benign" / "notes.txt").write_text("of no use")
     (image_folder / "benign" / "Thumbs.db").write_bytes(b"\0")
+    (image_folder / "benign" / "1.2.840.miller").write_bytes(b"\0")
     (image_folder / ".hidden").mkdir()
     (image_folder / ".hidden" / "a.png").write_bytes(b"")
     (image_folder / "benign" / "._scan0.png").write_bytes(b"")
     source = open_images(image_folder)
-    assert (len(source.items), source.ignored) == (10, 2)
+    assert (len(source.items), source.ignored) == (10, 3)
+    # A long suffix may be a name.
+    assert source.ignored_kinds == (".db", ".txt", "other")
 
 
 def test_deeper_folders_belong_to_their_class(image_folder: Path, picture) -> None:

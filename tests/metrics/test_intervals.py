@@ -167,3 +167,7 @@ def test_clopper_pearson_refuses_more_than_all() -> None:
 )
 def test_compare(low, high, word) -> None:
     assert compare(Estimate((low + high) / 2, low, high, 5)) == word
+
+
+def test_one_run_decides_nothing() -> None:
+    assert compare(Estimate.from_runs([0.2])) == "not decided"

@@ -100,10 +100,38 @@ def test_a_figure_that_is_text_is_kept_and_has_no_estimate(root: Path, tmp_path:
     assert set(check_study(found, tmp_path / "out" / "tiny.json", "a")["figures"]) == {"x", "y"}
 
 
-def test_quick_says_so(root: Path, tmp_path: Path) -> None:
-    run_study(find_studies(root)["tiny"], quick=True, out=tmp_path / "out")
-    assert "Quick setting" in (tmp_path / "out" / "tiny.md").read_text()
+def test_quick_says_what_differs(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    run_study(found, quick=True, out=tmp_path / "out")
+    assert (
+        "Quick run, for a first look: `seeds` differs from a full run." in (tmp_path / "out" / "tiny.md").read_text()
+    )
     assert (tmp_path / "log").read_text().split() == ["a0", "a1", "b0", "b1"]
+    # What was typed is the same in a full run.
+    run_study(found.with_seeds(2), quick=True, out=tmp_path / "two")
+    assert "with these settings a full run is the same" in (tmp_path / "two" / "tiny.md").read_text()
+
+
+def test_results_of_other_settings_are_replaced_only_if_asked(root: Path, tmp_path: Path) -> None:
+    found, out = find_studies(root)["tiny"], tmp_path / "out"
+    run_study(found, quick=False, out=out)
+    before = (out / "tiny.json").read_bytes()
+    other = found.changed(["base=6"])
+    with pytest.raises(ConfigError, match=r"results of 'tiny' with other settings \(base\).* --force"):
+        run_study(other, quick=False, out=out)
+    assert (out / "tiny.json").read_bytes() == before
+    run_study(found, quick=False, out=out)
+    assert run_study(other, quick=False, out=out, overwrite=True).runs("a", "x")[0] == 6
+    # Cells of a run that stopped are hours of work too.
+    (out / "tiny.json").rename(out / "tiny.partial.json")
+    with pytest.raises(ConfigError, match="with other settings"):
+        run_study(found, quick=False, out=out)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("bsae=6", "base"), ("sedes=[1]", "seeds")])
+def test_a_mistyped_setting_is_told_what_it_may_mean(root: Path, tmp_path: Path, typed: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Did you mean {meant}\?"):
+        apply_settings(find_studies(root)["tiny"], [typed], place=tmp_path)
 
 
 def test_a_killed_study_goes_on_where_it_stopped(root: Path, tmp_path: Path) -> None:

@@ -127,9 +127,12 @@ def test_the_paper_s_own_sets_come_first_with_its_settings(root: Path, tmp_path:
     assert told[0].startswith("table1 on Dogs: 2 cells")
     cats = tmp_path / "elsewhere.npz"
     write_embeddings(cats, some(80))
-    results = run_paper(
-        find_papers(root)["pets-paper"], root, out=tmp_path / "out", given=[f"cats={cats}"], quick=True
-    )
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").glob("*.*")}
+    paper, given = find_papers(root)["pets-paper"], [f"cats={cats}"]
+    with pytest.raises(ConfigError, match="with other settings"):
+        run_paper(paper, root, out=tmp_path / "out", given=given, quick=True)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").glob("*.*")} == before
+    results = run_paper(paper, root, out=tmp_path / "out", given=given, quick=True, overwrite=True)
     assert results[0].state == "the paper's data"
     assert results[0].ran_on == "Cats, Dogs"
     assert results[0].seeds == 1
@@ -155,8 +158,10 @@ def test_a_study_that_cannot_run_is_told_and_the_others_go_on(root: Path, tmp_pa
     assert [r.state for r in results] == ["given sets", "not run"]
     assert "It draws its own seeds." in results[1].why
     assert results[0].seeds == 3
-    with pytest.raises(ConfigError, match="not a setting of a study of 'pets-paper'"):
+    with pytest.raises(ConfigError, match=r"not a setting of a study of 'pets-paper'.* There are"):
         run_paper(find_papers(root)["pets-paper"], root, out=tmp_path / "out", given=["zebra=1"])
+    with pytest.raises(ConfigError, match=r"Did you mean least"):
+        run_paper(find_papers(root)["pets-paper"], root, out=tmp_path / "out", given=["leats=1"])
 
 
 def test_random_cells_agree_and_can_disagree(root: Path) -> None:

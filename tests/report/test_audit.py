@@ -169,6 +169,7 @@ def test_a_policy_met_by_proof_says_so() -> None:
     assert (facts["title"], facts["policy"]["met"]) == ("Attacks inconclusive", True)
     assert facts["sentence"] == met_though_inconclusive(["nearest distance"], 2, proven=True)
     refused = audit_facts(audit | {"may_leave": False})
+    assert (facts["tone"], refused["tone"]) == ("doubt", "leak")
     assert refused["sentence"] == verdict_text("inconclusive").audit
 
 

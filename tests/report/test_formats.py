@@ -14,6 +14,7 @@ import pytest
 from locum.errors import ConfigError
 from locum.release import Release
 from locum.report import internal_report, render, shareable_report, to_html, to_markdown
+from locum.report.page import _text
 
 Make = Callable[..., Release]
 HOSTILE = (
@@ -115,6 +116,19 @@ def test_empty_sections_say_what_to_type(make: Make) -> None:
     assert "SHAREABLE" in shared
     assert "INTERNAL" not in shared
     assert Seen(shared).open == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("the values of `n_public` and `classes`", "the values of `n_public` and `classes`"),
+        ("`a|b`", "&#96;a&#124;b&#96;"),
+        ("a lone ` and `<b>`", "a lone &#96; and &#96;&#60;b&#62;&#96;"),
+        ("``x``", "&#96;`x`&#96;"),
+    ],
+)
+def test_plain_names_stay_code_in_markdown(text: str, shown: str) -> None:
+    assert _text(text) == shown
 
 
 def test_markdown_cannot_be_broken_out_of(full: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ def test_without_the_cookie_there_is_nothing(studio: Any, method: str, target: s
         answer = studio.raw(method, target, headers)
         assert answer.status == 401
         assert studio.key.encode() not in answer.body
+        assert b"Run `locum studio` again in the same folder" in answer.body
 
 
 @pytest.mark.parametrize(("method", "target"), ADDRESSES)

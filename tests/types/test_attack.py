@@ -11,7 +11,7 @@ import pytest
 from locum import Estimate
 from locum.errors import ConfigError, DataError
 from locum.release.passport import AttackEntry
-from locum.types import AttackResult
+from locum.types import AttackResult, doubts_in_words
 from locum.types.attack_result import SHAREABLE_ESTIMATES, SHAREABLE_RATES
 
 
@@ -39,6 +39,27 @@ HIGH, NEAR, WIDE = (0.8, 0.7, 0.9), (0.51, 0.48, 0.54), (0.5, 0.3, 0.7)
 )
 def test_verdicts(made: AttackResult, verdict: str) -> None:
     assert made.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("made", "doubt"),
+    [
+        (result(WIDE, p_value=0.5), "the interval reaches too high"),
+        (result((0.5, -math.inf, math.inf)), "there is no interval"),
+        (result(WIDE, inconclusive_because="too few"), "too few"),
+        (result(NEAR, p_value=0.5), ""),
+        (result(HIGH, p_value=0.0, inconclusive_because="too few"), ""),
+    ],
+)
+def test_a_doubt_says_what_is_missing(made: AttackResult, doubt: str) -> None:
+    assert doubt in made.doubt
+    assert bool(made.doubt) == (made.verdict == "inconclusive")
+
+
+def test_a_reason_is_said_once_for_all_its_attacks() -> None:
+    wide, narrow = result(WIDE, p_value=0.5), result(NEAR, p_value=0.5)
+    assert doubts_in_words([wide, narrow, wide]) == f"for a and a, {wide.doubt}"
+    assert doubts_in_words([narrow]) == ""
 
 
 def test_what_non_members_reach_too_is_no_excess() -> None:

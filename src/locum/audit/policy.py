@@ -16,7 +16,7 @@ from locum.audit.statistics import needed_for
 from locum.errors import ConfigError
 from locum.io import read_toml
 from locum.release import Strict, first_fault
-from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, limit_figure
+from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, doubts_in_words, limit_figure
 
 POLICIES = ("public", "research-sharing", "internal")
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
@@ -138,7 +138,7 @@ class Policy(Strict):
         leaks = [r.name for r in results if r.verdict == "leak"]
         doubts = [r for r in results if r.verdict == "inconclusive"]
         # A fault of the populations stays a fault; what a proof replaces is the number of records.
-        open_ones = [r.name for r in doubts if r.voided or not proven]
+        open_ones = [r for r in doubts if r.voided or not proven]
         found = [Finding("no attack found a leak", not leaks, _listed(leaks), "A leak is a leak for any receiver.")]
         if limit is not None:
             found.append(_held(results, limit, by_subject))
@@ -186,7 +186,8 @@ class Policy(Strict):
         if self.inconclusive is not None:
             rule = f"the number of inconclusive attacks is at most {self.inconclusive.at_most:g}"
             few = len(open_ones) <= self.inconclusive.at_most
-            found.append(Finding(rule, few, _listed(open_ones), self.inconclusive.reason))
+            told = _listed([r.name for r in open_ones]) if few else doubts_in_words(open_ones)
+            found.append(Finding(rule, few, told, self.inconclusive.reason))
         unproven = decoder and (claim is None or claim.kind != "dp")
         for needed in (self.attacks, self.decoder if unproven else None):
             if needed is None:

@@ -18,6 +18,7 @@ from locum.types import (
     AttackResult,
     Tone,
     Verdict,
+    doubts_in_words,
     html_card,
     met_though_inconclusive,
     verdict_text,
@@ -122,9 +123,7 @@ class AuditReport:
         if not self.results:
             reasons.append("no attack was run")
         if not reasons:
-            doubts = [r.name for r in self.results if r.verdict == "inconclusive"]
-            quoted = ", ".join(repr(name) for name in doubts)
-            reasons.append(f"the figures of {quoted} show neither a leak nor that there is none")
+            reasons = [doubts_in_words(self.results)]
         return "; ".join(reasons)
 
     @property
@@ -148,7 +147,7 @@ class AuditReport:
             out.append((both.words, "bad"))
         if both is None or both.ok or any(result.verdict == "leak" for result in self.results):
             words = verdict_text(self.verdict)
-            why = f" Because {self.because}." if self.because else ""
+            why = f" Reason: {self.because}." if self.because else ""
             if self.limit is not None and self.outcome == self.limit.words:
                 out.append((f"{self.outcome.capitalize()}. {self.limit.sentence} {CHANCE_ABOVE}", "good"))
             elif self.verdict == "inconclusive" and self.may_leave:

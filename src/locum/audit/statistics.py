@@ -179,7 +179,8 @@ def _p_value(inside: Floats, outside: Floats) -> tuple[float, str]:
         hits, others = int((inside >= bar).sum()), int((outside >= bar).sum())
         p = more_often(hits, n, others, m) * len(tops)
         if p < few:
-            few, note = p, f"{hits} of the {hits + others} highest scores belong to members"
+            share = f"{hits} of the {hits + others} highest scores ({hits / (hits + others):.0%}) belong to members"
+            few, note = p, f"{share}, who are {n / (n + m):.0%} of all records attacked"
     return min(1.0, 2 * min(many, few)), note if few < many else ""
 
 

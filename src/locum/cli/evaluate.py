@@ -35,7 +35,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="DATA",
-            help="The records: adds real data, k-Same, D and the membership check.",
+            help="The records: adds real data, k-Same, distances and the membership check.",
             rich_help_panel="Real data",
             callback=existing,
         ),
@@ -95,11 +95,14 @@ def show_evaluation(result: Evaluation) -> None:
         for row in result.rows
     ]
     head = ["trained on", "rows", *(_SHOWN[m] for m in metrics), *(["nearest record, ×"] if far else [])]
-    output.show_table(head, rows)
-    output.say(
-        f"{result.head} head, tested on {result.test_records} real records; mean and half of the 95 % interval over "
-        f"{result.seeds} seeds."
+    title = f"A classifier ({result.head}) on {result.test_records:,} real records, by what it was trained on"
+    output.show_table(head, rows, title=title)
+    over = (
+        "Figures are of one run."
+        if result.seeds == 1
+        else (f"Figures are means over {result.seeds} seeds ± half of their 95% interval.")
     )
+    output.say(f"{over} AUC: 0.5 is chance and 1 is perfect. Calib. error: less is better.")
     if far:
         output.say_indented(
             "Nearest record: how far away it is on average, as a multiple of the usual distance between a record and "

@@ -152,7 +152,7 @@ def show_membership(result: AttackResult) -> None:
     from locum.types import verdict_text
 
     say(f"membership  AUC {estimate(result.attack)}, control {estimate(result.control)}, chance is 0.5")
-    why = result.inconclusive_because if result.verdict == "inconclusive" else ""
+    why = result.doubt
     words = f"{why[:1].upper()}{why[1:]}." if why else verdict_text(result.verdict).attack
     say_indented(f"{result.verdict}: {words}", "red" if result.verdict == "leak" else "")
 

@@ -27,6 +27,7 @@ from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP
 if TYPE_CHECKING:
     from locum.recipes import PublishSummary
 
+_STYLES = {"clear": "green", "doubt": "yellow", "leak": "red"}
 POLICY = "Audit and policy"
 
 
@@ -105,7 +106,7 @@ def publish(
 def show_publish(made: PublishSummary) -> None:
     """The decision first, then why, what it protects, and where things are."""
     facts = made.facts
-    output.say(f"{facts['title']}.", "green" if made.published else "red")
+    output.say(f"{facts['title']}.", _STYLES[facts["audit"]["tone"]])
     output.say(f"policy      {facts['verdict']['title'].removeprefix('Policy ')}")
     output.say_indented(facts["verdict"]["sentence"])
     for reason in facts["reasons"]:

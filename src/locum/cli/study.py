@@ -59,7 +59,7 @@ def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
 def run(
     name: Name,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer seeds, records or epochs; the output says so.")
+        bool, typer.Option("--quick", help="Quick settings, such as fewer seeds or epochs; the page names them.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -86,6 +86,9 @@ def run(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the committed cells; compute those of seeds, sets or methods added.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace results that a run with other settings left in the folder.")
+    ] = False,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
@@ -97,7 +100,7 @@ def run(
     if name in papers:
         if keep:
             raise ConfigError(f"--keep is for one study; {name!r} is a paper. Name one of its studies.")
-        _run_paper(papers[name], studies, quick, out, jobs, given or [], backbone, seeds, as_json)
+        _run_paper(papers[name], studies, quick, out, jobs, given or [], backbone, seeds, force, as_json)
         return
     found = _find(studies, name)
     with output.progress_bar("embed") as progress:
@@ -112,7 +115,15 @@ def run(
     found.check(found.settings(quick))
     output.say_aside(f"{name}: {expect_time(found, quick=quick, out=target, keep=keep).sentence(jobs)}.")
     with output.progress_bar(name) as progress:
-        run_study(found, quick=quick, out=target, jobs=jobs, keep=keep, progress=output.in_lines(progress))
+        run_study(
+            found,
+            quick=quick,
+            out=target,
+            jobs=jobs,
+            keep=keep,
+            overwrite=force,
+            progress=output.in_lines(progress),
+        )
     text = (target / f"{name}.md").read_text()
     if as_json:
         output.print_json({"study": name, "quick": quick, "results": str(target / f"{name}.json")})
@@ -130,6 +141,7 @@ def _run_paper(
     given: list[str],
     backbone: str | None,
     seeds: int | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Every study of a paper, and its page."""
@@ -149,6 +161,7 @@ def _run_paper(
             backbone=backbone,
             seeds=seeds,
             jobs=jobs,
+            overwrite=force,
             tell=output.say_aside,
             progress=output.in_lines(progress),
         )
@@ -302,6 +315,7 @@ def coverage(
 
 def _find(studies: Path, name: str) -> FoundStudy:
     from locum.errors import ConfigError
+    from locum.io import did_you_mean
     from locum.recipes import find_papers, load_studies
 
     found, missing = load_studies(studies)
@@ -313,7 +327,9 @@ def _find(studies: Path, name: str) -> FoundStudy:
             f"{name!r} is a whole paper, which can be run; this command takes one of its studies: {parts}."
         )
     if name not in found:
-        raise ConfigError(f"There is no study {name!r}; there are {', '.join([*found, *missing, *papers])}.")
+        known = [*found, *missing, *papers]
+        hint = did_you_mean(name, known, f"There are {', '.join(known)}.")
+        raise ConfigError(f"There is no study {name!r}. {hint}")
     return found[name]
 
 

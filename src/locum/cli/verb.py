@@ -12,6 +12,10 @@ from typer import core
 
 from locum.cli import output, settings
 from locum.cli.options import WHERE
+from locum.io import did_you_mean
+
+# Verbs that read images: what reads these is imported first, whatever the data are. `locum[images]` brings all.
+_WITH_IMAGES = ("fit", "publish", "train", "predict", "evaluate", "audit")
 
 # Typer's boxes take three times as long as the whole program otherwise needs to answer, and are cut off in narrow
 # terminals. Plain text is wrapped.
@@ -80,7 +84,12 @@ class Verb(core.TyperCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         settings.tell_settings(ctx)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            if self.name in _WITH_IMAGES:
+                raise _all_at_once(error) from None
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Arguments, then one section per heading, in the order of their first option; where to write comes last."""
@@ -106,6 +115,16 @@ class Verb(core.TyperCommand):
         for title, lines in sections.items():
             with formatter.section(title):
                 formatter.write_dl(lines, col_max=26)
+
+
+def _all_at_once(error: ImportError) -> ImportError:
+    """One command for all that is missing, not `locum[train]` first and `locum[images]` next."""
+    from locum.errors import MissingExtraError, missing_extra
+
+    known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
+    if isinstance(known, MissingExtraError) and known.extra in ("fit", "train"):
+        return MissingExtraError(known.package, "images")
+    return error
 
 
 class Group(core.TyperGroup):
@@ -147,10 +166,7 @@ class Group(core.TyperGroup):
         """Find a verb; a mistyped one gets a suggestion."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], names)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(names)}."
+            hint = did_you_mean(args[0], names, f"There are {', '.join(names)}.")
             ctx.fail(f"There is no verb {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 

@@ -176,6 +176,8 @@ def _check_there(name: str, suffix: str) -> None:
         return
     if not file.exists():
         raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
+    if suffix in _IMAGES:
+        raise DataError(f"{name} is a single image: put it into a folder, and give the folder.")
     if suffix not in _SINGLE or not file.is_file():
         raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
     if file.stat().st_size == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -124,14 +125,27 @@ def _open_folder(place: Path) -> FileSource:
     and folders are skipped. Links are followed; a link to a folder that contains it is an error.
     """
     found: list[str] = []
-    ignored = 0
+    ignored: list[str] = []
     for path in _files(place):
         if path.suffix.lower() in _SUFFIXES or _file_is_dicom(path):
             found.append(path.relative_to(place).as_posix())
         else:
-            ignored += 1
+            ignored.append(path.name)
     items, names = _folder_items(found, str(place))
-    return FileSource(place=place, home=place.resolve().parent, items=items, class_names=names, ignored=ignored)
+    return FileSource(
+        place=place,
+        home=place.resolve().parent,
+        items=items,
+        class_names=names,
+        ignored=len(ignored),
+        ignored_kinds=_kinds(ignored),
+    )
+
+
+def _kinds(names: list[str]) -> tuple[str, ...]:
+    """Suffixes of files; what has none, or one that may be part of a name or a number, is "other"."""
+    suffixes = (PurePosixPath(name).suffix.lower() for name in names)
+    return tuple(sorted({s if re.fullmatch(r"\.[a-z]{1,5}", s) else "other" for s in suffixes}))
 
 
 def _open_remote(address: str) -> RemoteSource:
@@ -139,7 +153,7 @@ def _open_remote(address: str) -> RemoteSource:
     from pyarrow import fs
 
     found: list[str] = []
-    ignored = 0
+    ignored: list[str] = []
     seen: set[str] = set()
     with remote_errors(address):
         system, place = file_system(address)
@@ -151,13 +165,15 @@ def _open_remote(address: str) -> RemoteSource:
             if PurePosixPath(name).suffix.lower() in _SUFFIXES or _object_is_dicom(system, info, address):
                 found.append(name)
             else:
-                ignored += 1
+                ignored.append(name)
     for layout in LAYOUTS:
         # Folders would be taken for classes, and patients would be overlooked.
         if layout.fits_names(seen):
             raise DataError(f"{address!r} holds {layout.name}, which is read from a folder of this machine: copy it.")
     items, names = _folder_items(found, address)
-    return RemoteSource(address=address, items=items, class_names=names, ignored=ignored)
+    return RemoteSource(
+        address=address, items=items, class_names=names, ignored=len(ignored), ignored_kinds=_kinds(ignored)
+    )
 
 
 def _object_is_dicom(system: FileSystem, info: FileInfo, address: str) -> bool:
@@ -184,7 +200,9 @@ def _holds_remote_images(address: str) -> bool:
 def _folder_items(found: list[str], place: str) -> tuple[list[ImageItem], tuple[str, ...]]:
     """The images of a folder from their paths in it, in order, and the names of the classes."""
     if not found:
-        raise DataError(f"{place!r} holds no image: give a folder with one folder of images per class.")
+        raise DataError(
+            f"{place!r} holds no image: give a folder of images, one folder per class (`predict` needs no classes)."
+        )
     found = sorted(found)
     tops = {name.split("/")[0] for name in found}
     in_splits = all("/" in name for name in found) and {t.lower() for t in tops} <= set(_SPLIT_FOLDERS)

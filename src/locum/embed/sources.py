@@ -87,6 +87,8 @@ class ImageSource(ABC):
         Names of the attributes of each item.
     ignored
         How many files among the images are not images.
+    ignored_kinds
+        Their suffixes, such as ".txt". Their names can be patients' names.
 
     Examples
     --------
@@ -103,6 +105,7 @@ class ImageSource(ABC):
     class_names: tuple[str, ...] = ()
     attribute_names: tuple[str, ...] = ()
     ignored: int = 0
+    ignored_kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for number, name in enumerate(self.class_names, start=1):

@@ -56,6 +56,6 @@ if TYPE_CHECKING:
         one_line as one_line,
         printable as printable,
     )
-    from locum.io.wording import listed as listed
+    from locum.io.wording import did_you_mean as did_you_mean, listed as listed
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

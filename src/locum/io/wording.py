@@ -1,4 +1,4 @@
-"""Names as a list in a sentence."""
+"""Names in a sentence: as a list, and the ones that a mistyped name may mean."""
 
 from __future__ import annotations
 
@@ -30,3 +30,32 @@ def listed(names: Iterable[str], last: str = "or") -> str:
     """
     *first, end = [*names] or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The question which of the known names was meant by a mistyped one.
+
+    Parameters
+    ----------
+    name
+        What was typed.
+    known
+        The names that there are.
+    otherwise
+        What to say if none of them is alike.
+
+    Returns
+    -------
+    str
+        A sentence, or `otherwise`.
+
+    Examples
+    --------
+    >>> from locum.io import did_you_mean
+    >>> did_you_mean("smaple", ["fit", "sample"])
+    'Did you mean sample?'
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known))
+    return f"Did you mean {listed(near)}?" if near else otherwise

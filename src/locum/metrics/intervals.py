@@ -253,7 +253,7 @@ def clopper_pearson(successes: int, n: int) -> Estimate:
     return Estimate(successes / n, low, high, int(n))
 
 
-def compare(diff: Estimate) -> Literal["better", "worse", "tie"]:
+def compare(diff: Estimate) -> Literal["better", "worse", "tie", "not decided"]:
     """The conclusion from a difference (new minus old, more is better).
 
     Parameters
@@ -264,8 +264,8 @@ def compare(diff: Estimate) -> Literal["better", "worse", "tie"]:
     Returns
     -------
     str
-        "better", "worse" or "tie". "tie" means that the interval contains 0: the runs are inconclusive, which does
-        not prove equality.
+        "better", "worse", "tie" or "not decided". "tie" means that the interval contains 0: the runs are
+        inconclusive, which does not prove equality. "not decided" means that one run gave no interval.
 
     Examples
     --------
@@ -276,7 +276,9 @@ def compare(diff: Estimate) -> Literal["better", "worse", "tie"]:
     """
     if diff.low > 0:
         return "better"
-    return "worse" if diff.high < 0 else "tie"
+    if diff.high < 0:
+        return "worse"
+    return "not decided" if math.isinf(diff.low) and math.isinf(diff.high) else "tie"
 
 
 def _rows(arrays: tuple[npt.NDArray[Any], ...]) -> int:

@@ -202,8 +202,8 @@ def unreadable_sentence(file: str, unreadable: int, images: int, listing: str | 
     """What a verb says that needs all images and cannot read some; `listing` is the private file that names them."""
     named = "" if listing is None else f" ({listing!r} names them)"
     return (
-        f"{unreadable} of {images} images of {file!r} cannot be read{named}: run `locum embed {file} -o FILE`, which "
-        "continues without them (no image is computed twice), and give FILE instead."
+        f"{unreadable} of {images} images of {file!r} cannot be read{named}: repair or remove them, or run `locum "
+        f"embed {file} -o FILE`, which leaves them out (no image is computed twice), and give FILE instead."
     )
 
 

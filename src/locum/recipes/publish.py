@@ -503,14 +503,19 @@ def _vectors(asked: _Asked, state: _State) -> dict[str, EmbeddingSet]:
     file, split = split_path(asked.data)
     if not holds_images(file):
         return read_sets(asked.data, backbone=asked.backbone)
-    only_split(open_images(file), file, split)
+    source = only_split(open_images(file), file, split)
     asked.announce("embed: images become vectors; a vector that was computed before is not computed again")
     vectors = asked.internal / "vectors.npz"
     made = embed_to_file(
         file, vectors, backbone=asked.backbone or DEFAULT_BACKBONE, overwrite=True, progress=asked.progress
     )
     state.done(
-        "embed", images=made.images, skipped=made.skipped, skipped_file=made.skipped_file, ignored=made.ignored
+        "embed",
+        images=made.images,
+        skipped=made.skipped,
+        skipped_file=made.skipped_file,
+        ignored=made.ignored,
+        ignored_kinds=list(source.ignored_kinds),
     )
     return read_sets(str(vectors) if split is None else f"{vectors}#{split}")
 
@@ -749,6 +754,7 @@ def _told(asked: _Asked, state: _State, ledger: Path, published: bool, earlier: 
         checks=_verify(asked, place, ledger) if published else (),
         passport=open_release(place).passport_files.passport if published else None,
         decide=_decide(asked),
+        audit_page="audit.html" if (asked.internal / "audit.html").is_file() else "",
     )
     page = asked.internal / "summary.html"
     write_bytes(page, publish_html(facts).encode())

@@ -74,6 +74,8 @@ def reversed_table(
         ]
         for a, b, gap in reversed_pairs(published, runs, least)
     ]
+    if all(len(figures) == 1 for figures in runs.values()):
+        return f"One run: whether {what} are reversed here is not decided."
     if not rows:
         return f"None of the {what} is reversed here beyond the interval over seeds."
     header = ["above in the paper", "below", "paper", "here, paired by seed", "why"]

@@ -321,12 +321,12 @@ def _row(task: _Task, name: str, guesses: dict[str, list[Labels]], reference: st
     theirs = np.mean([guess == truth for guess in guesses[reference]], axis=0)
     difference = paired_bootstrap(_class_mean, y, mine, theirs, np.random.default_rng(0))
     over_seeds = paired_difference(*([_class_mean(y, g == truth) for g in guesses[m]] for m in (name, reference)))
-    verdict: Verdict = compare(difference)
-    if over_seeds.n == 1:
-        # Nothing tells how far another seed would be.
+    verdict: Verdict = "tie"
+    decided = compare(over_seeds)
+    if decided == "not decided":
         verdict = "one run"
-    elif verdict != compare(over_seeds):
-        verdict = "tie"
+    elif decided == compare(difference):
+        verdict = decided
     return MethodRow(name, scores, difference, over_seeds, verdict, by_class, note)
 
 

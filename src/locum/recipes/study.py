@@ -25,7 +25,7 @@ from typing import Any
 
 from locum._version import __version__
 from locum.errors import ConfigError, DataError, MissingExtraError, missing_extra
-from locum.io import listed, private_folder, write_bytes
+from locum.io import did_you_mean, listed, private_folder, write_bytes
 from locum.recipes.data_sets import MANIFEST_NAME, read_data_sets
 from locum.recipes.study_sets import (
     GIVEN,
@@ -203,8 +203,9 @@ class FoundStudy:
         for pair in given:
             key, equals, text = pair.partition("=")
             if not equals or key not in self.config or key == "quick":
-                known = ", ".join(name for name in self.config if name != "quick")
-                raise ConfigError(f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {known}; got {pair!r}.")
+                known = [name for name in self.config if name != "quick"]
+                told = f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {', '.join(known)}; got {pair!r}."
+                raise ConfigError(f"{told} {did_you_mean(key, known)}".strip())
             new[key] = self._checked(key, _parsed(text, self.config[key], pair))
         return self._with(lambda config: {**config, **new})
 
@@ -361,11 +362,12 @@ def run_study(
     out: Path,
     jobs: int = 1,
     keep: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> StudyResults:
     """Compute the cells that are missing, then write `NAME.json`, `NAME.md` and figures.
 
-    An interrupted run resumes where it stopped.
+    An interrupted run resumes where it stopped. Results of other settings are not replaced, unless asked for.
 
     Parameters
     ----------
@@ -379,6 +381,8 @@ def run_study(
         How many processes run at once, with one thread each; the figures do not depend on it.
     keep
         Keep the cells of the committed results, and compute those of seeds, sets or methods that were added since.
+    overwrite
+        Replace results in `out` that a run with other settings left there.
     progress
         Called as cells are finished.
 
@@ -402,10 +406,26 @@ def run_study(
     check_drawing([found.study])
     config = found.settings(quick)
     found.check(config)
+    if not (keep or overwrite):
+        check_nothing_lost(found, config, out)
     # Figures measured on data that somebody brought are as private as these.
     (private_folder(out) if found.given else out).mkdir(parents=True, exist_ok=True)
     with using_sets(config):
         return _run(found, config, quick, out, jobs, keep, progress)
+
+
+def check_nothing_lost(found: FoundStudy, config: Mapping[str, Any], out: Path) -> None:
+    """Refuse to replace what a run with other settings left in a folder, finished or not."""
+    wanted = json.loads(json.dumps(config))
+    for file in (out / f"{found.name}.json", out / f"{found.name}.partial.json"):
+        if not file.is_file():
+            continue
+        there = json.loads(file.read_text())["config"]
+        if other := sorted(key for key in there.keys() | wanted.keys() if there.get(key) != wanted.get(key)):
+            raise ConfigError(
+                f"{str(out)!r} has results of {found.name!r} with other settings ({', '.join(other)}). Choose "
+                "another folder with -o, or replace them with --force."
+            )
 
 
 def _run(
@@ -688,10 +708,11 @@ def apply_settings(
             settings.append(pair)
     for key, value in sets.items():
         if not is_data(value):
-            known = ", ".join(name for name in found.config if name != "quick")
+            known = [name for name in found.config if name != "quick"]
+            hint = did_you_mean(key, known)
             raise ConfigError(
-                f"{key!r} is not a setting of {found.name!r} (there are {known}), and not a set either: there is no "
-                f"file or folder {value!r}."
+                f"{key!r} is not a setting of {found.name!r} (there are {', '.join(known)}), and not a set either: "
+                f"there is no file or folder {value!r}. {hint}".strip()
             )
     if sets and not isinstance(needs, SetNeeds):
         # Says why, before any image is embedded.
@@ -744,7 +765,7 @@ def _numbers(figures: Figures) -> list[str]:
 
 
 def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
-    note = "\n> Quick setting: fewer seeds, records or epochs than the full study.\n" if results.quick else ""
+    note = f"\n> {_about_quick(found, results.config)}\n" if results.quick else ""
     note += "".join(f"\n> {line}\n" for line in _about_sets(results.config.get(GIVEN, {})))
     # Figures too are for the owner of given sets alone.
     before = os.umask(0o077) if results.config.get(GIVEN) else None
@@ -754,6 +775,15 @@ def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
         if before is not None:
             os.umask(before)
     _write(out / f"{found.name}.md", f"# {found.study.title}\n{note}\n{body}\n", results.config)
+
+
+def _about_quick(found: FoundStudy, config: Mapping[str, Any]) -> str:
+    """Which settings a quick run has of its own: those that were typed are the same in a full run."""
+    quick = found.config.get("quick", {})
+    if not (own := [f"`{key}`" for key, value in quick.items() if config.get(key) == value]):
+        return "Quick run: with these settings a full run is the same."
+    verb = "differs" if len(own) == 1 else "differ"
+    return f"Quick run, for a first look: {listed(own, 'and')} {verb} from a full run."
 
 
 def _about_sets(given: Mapping[str, Mapping[str, Any]]) -> list[str]:

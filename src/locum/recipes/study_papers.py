@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from locum.errors import ConfigError, DataError, LocumError
-from locum.io import private_folder, read_toml, write_bytes
+from locum.io import did_you_mean, private_folder, read_toml, write_bytes
 from locum.recipes.study import (
     FoundStudy,
     check_backbone_used,
     check_drawing,
+    check_nothing_lost,
     environment,
     expect_time,
     in_time,
@@ -184,6 +185,7 @@ def run_paper(
     backbone: str | None = None,
     seeds: int | None = None,
     jobs: int = 1,
+    overwrite: bool = False,
     tell: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> list[PartResult]:
@@ -211,6 +213,8 @@ def run_paper(
         How many seeds; None: those of the settings.
     jobs
         How many cells are computed at once.
+    overwrite
+        Replace results in `out` that a run with other settings left there.
     tell
         Called with a line before each study.
     progress
@@ -244,7 +248,7 @@ def run_paper(
     if backbone is not None and sets:
         check_backbone_used(list(sets.values()))
     private_folder(out)
-    run = _Run(out, quick, backbone, seeds, jobs, tell or (lambda line: None), progress)
+    run = _Run(out, quick, backbone, seeds, jobs, overwrite, tell or (lambda line: None), progress)
     results = []
     for part in paper.parts:
         results.append(run.part(part, found[part.study], settings[part.study], sets, own))
@@ -269,9 +273,11 @@ def _sorted(
                 found[study].changed([pair])
                 settings[study].append(pair)
         else:
+            known = {name for part in paper.parts for name in found[part.study].config if name != "quick"} | named
+            hint = did_you_mean(key, sorted(known), f"There are {', '.join(sorted(known))}.")
             raise ConfigError(
                 f"{pair!r} is not a setting of a study of {paper.name!r}, and not a set either: there is no file or "
-                f"folder {value!r}."
+                f"folder {value!r}. {hint}"
             )
     return settings, sets
 
@@ -287,6 +293,7 @@ class _Run:
     backbone: str | None
     seeds: int | None
     jobs: int
+    overwrite: bool
     tell: Callable[[str], None]
     progress: Progress | None
     failed: dict[tuple[str, str | None], LocumError] = field(default_factory=dict)
@@ -304,13 +311,25 @@ class _Run:
             ready = ready if self.seeds is None else ready.with_seeds(self.seeds)
             config = ready.settings(self.quick)
             ready.check(config)
+        except LocumError as error:
+            return self._not_run(nothing, error)
+        if not self.overwrite:
+            # Ends the whole run: the page of the earlier one stays true.
+            check_nothing_lost(ready, config, self.out)
+        try:
             if not self._finished(ready, config):
                 told = expect_time(ready, quick=self.quick, out=self.out).sentence(self.jobs)
                 self.tell(f"{study.name} on {ran_on}: {told}.")
-                run_study(ready, quick=self.quick, out=self.out, jobs=self.jobs, progress=self.progress)
+                run_study(
+                    ready,
+                    quick=self.quick,
+                    out=self.out,
+                    jobs=self.jobs,
+                    overwrite=self.overwrite,
+                    progress=self.progress,
+                )
         except LocumError as error:
-            self.tell(f"{study.name} is not run: {error}")
-            return replace(nothing, why=str(error))
+            return self._not_run(nothing, error)
         return replace(
             nothing,
             ran_on=ran_on,
@@ -320,6 +339,10 @@ class _Run:
             seconds=time.monotonic() - started,
             page=f"{study.name}.md",
         )
+
+    def _not_run(self, nothing: PartResult, error: LocumError) -> PartResult:
+        self.tell(f"{nothing.study} is not run: {error}")
+        return replace(nothing, why=str(error))
 
     def _chosen(
         self, part: PaperPart, study: FoundStudy, sets: Mapping[str, str], own: Sequence[str]
@@ -422,7 +445,7 @@ def _page(paper: Paper, results: Sequence[PartResult], out: Path, quick: bool) -
     counts = {state: sum(r.state == state for r in results) for state in dict.fromkeys(r.state for r in results)}
     text = [f"# {paper.title}"]
     if quick:
-        text.append("> Quick setting: fewer seeds, records or epochs than the full studies.")
+        text.append("> Quick run, for a first look: the page of each study says what differs from a full run.")
     if any(r.state == "stand-ins" for r in results):
         text.append("> Some studies ran on stand-ins for the paper's data: compare orders and gaps, not figures.")
     text.append(f"{len(results)} of {len(paper.parts)} studies; " + ", ".join(f"{s}: {n}" for s, n in counts.items()))

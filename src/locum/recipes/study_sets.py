@@ -37,7 +37,7 @@ from locum.data import (
 )
 from locum.embed import BACKBONES, holds_images
 from locum.errors import ConfigError, DataError
-from locum.io import is_remote, private_folder, read_toml, split_path, write_atomically
+from locum.io import did_you_mean, is_remote, private_folder, read_toml, split_path, write_atomically
 from locum.recipes.data_sets import file_digest
 from locum.recipes.inputs import read_sets, state_place
 from locum.types import EmbeddingSet, Progress, Unit
@@ -132,9 +132,10 @@ class StudySet:
         place = Path(self.file) if Path(self.file).is_absolute() else data_folder() / self.file
         if not place.exists():
             where = "" if Path(self.file).is_absolute() else " in LOCUM_DATA"
+            hint = "" if self.name in _known else did_you_mean(self.name, _known)
             raise DataError(
                 f"The set {self.name!r} needs a file, and there is no file {place.name!r}{where}: `locum data list` "
-                f"says where data come from, and `--set {self.name}=PATH` gives others."
+                f"says where data come from, and `--set {self.name}=PATH` gives others. {hint}".strip()
             )
         return place
 
@@ -188,6 +189,12 @@ def study_set(name: str) -> StudySet:
     if found is not None:
         return found
     return StudySet(name, name if name.endswith(SUFFIXES) else f"{name}.npz", name.removesuffix(".npz"))
+
+
+def on_own_sets(config: Mapping[str, Any]) -> bool:
+    """Whether a run is on given sets alone that `sets.toml` does not name, so that no paper has figures on them."""
+    given = config.get(GIVEN, {})
+    return bool(given) and not any(name in _known for name in given)
 
 
 def study_splits(name: str) -> dict[str, EmbeddingSet]:

@@ -41,6 +41,8 @@ from locum.types import (
 # What a malformed file can raise.
 _BAD = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 _CLASSES = 56
+# Colors by verdict, the same on every page; a policy that is not met has that of a leak.
+_TONES = {"leak": "leak", "inconclusive": "doubt"}
 _MOST = 200
 _ESTIMATES = {"attack": "attack", "control": "control", "baseline": "baseline", "most_exposed": "most exposed"}
 _RATES = {"0.01": "TPR at 1% FPR", "0.001": "TPR at 0.1% FPR"}
@@ -169,6 +171,8 @@ def _finished(facts: dict[str, Any], decision: str) -> dict[str, Any]:
         facts["verdict"] = "leak"
     if facts["policy"] is not None and facts["verdict"] == "leak":
         facts["policy"]["met"] = False
+    refused = facts["policy"] is not None and not facts["policy"]["met"]
+    facts["tone"] = "leak" if refused else _TONES.get(facts["verdict"], "clear")
     words = verdict_text(facts["verdict"])
     facts["title"], facts["sentence"] = words.title, words.audit
     if facts["verdict"] == "inconclusive" and facts["policy"] is not None and facts["policy"]["met"]:
@@ -235,7 +239,7 @@ def _grouped(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _result(data: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
     result = AttackResult.from_dict(data)
     notes = list(result.notes)[:20]
-    because = result.inconclusive_because
+    because = result.inconclusive_because or result.doubt
     for words in faults:
         # Faults of the data are listed once, since they are the same for every attack.
         because = because.replace(words, "")
@@ -243,7 +247,7 @@ def _result(data: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
         notes.append(f"inconclusive because {because}")
     p = result.p_value if result.adjusted is None else result.adjusted
     out = _shown(result.to_dict()) | {"notes": notes, "p": None if p is None else _p_text(p)}
-    if result.verdict == "inconclusive" and (why := result.inconclusive_because):
+    if why := result.doubt:
         out["words"] = f"{why[:1].upper()}{why[1:]}."
     return out | {"roc": out["roc"][:1000]}
 

@@ -69,6 +69,7 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
         none = "No attack was run on this release: run the attacks first."
         return {
             "state": "open",
+            "tone": "doubt",
             "title": "No policy was checked",
             "sentence": none if audit is None else audit["sentence"],
             "rules": [],
@@ -77,6 +78,7 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
     found = audit["sentence"] + reason_words(audit["because"])
     return {
         "state": "met" if policy["met"] else "not met",
+        "tone": audit["tone"],
         "title": f"Policy {policy['name']}: {'met' if policy['met'] else 'NOT met'}",
         "sentence": f"{found} {audit['consequence']}",
         "rules": policy["rules"],

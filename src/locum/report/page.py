@@ -23,6 +23,7 @@ _TITLES = {
 }
 # Characters that mean markup in Markdown, or in the HTML made from it.
 _SPECIAL = frozenset("<>&|`[]*_\\#!~$")
+_CODE = re.compile(r"`([\w.=/-]{1,60})`", re.ASCII)
 
 
 def render(report: Mapping[str, Any], suffix: str) -> str:
@@ -410,8 +411,16 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Text that is safe in Markdown, in a table cell and in HTML: special characters become entities."""
-    return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in str(value))
+    """Text that is safe in Markdown, in a table cell and in HTML: special characters become entities.
+
+    A plain name in backticks stays code: nothing in it can be markup.
+    """
+    parts = _CODE.split(str(value))
+    return "".join(f"`{part}`" if i % 2 else _escaped(part) for i, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in text)
 
 
 _RENDERERS: dict[str, Callable[[Mapping[str, Any]], str]] = {".html": to_html, ".md": to_markdown, ".json": to_json}

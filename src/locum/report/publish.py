@@ -30,6 +30,7 @@ def publish_facts(
     checks: Sequence[str] = (),
     passport: Passport | None = None,
     decide: str = "locum decide RELEASE",
+    audit_page: str = "",
 ) -> dict[str, Any]:
     """Everything on the page of a run of `publish`. It is internal: it holds counts and measured figures.
 
@@ -43,7 +44,7 @@ def publish_facts(
         What `audit_facts` returned.
     records
         Counts: `used`, `held_out`, `copies`, `kept_copies`, `not_used` by split, `unit`; for images also `images`,
-        `skipped`, `skipped_file` and `ignored`.
+        `skipped`, `skipped_file`, `ignored` and `ignored_kinds`.
     limit
         The proven limit as plain JSON.
     budget
@@ -56,6 +57,8 @@ def publish_facts(
         Its passport, which names the decision if there is one; None if it was not published.
     decide
         The command that records a decision.
+    audit_page
+        The page with all attacks, as a link from this one; empty if there is none.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def publish_facts(
         "budget": {**budget, "words": _budget(budget["holding"], left)},
         "usefulness": [_usefulness(one) for one in forecasts],
         "checks": list(checks),
-        "audit": {"verdict": audit["verdict"], "title": audit["title"], "because": audit["because"]},
+        "audit": {key: audit[key] for key in ("verdict", "title", "because", "tone")} | {"page": audit_page},
         "written_on": datetime.now(UTC).date().isoformat(),
         "written_by": f"locum {__version__}",
     }
@@ -124,7 +127,9 @@ def _story(records: Mapping[str, Any]) -> list[str]:
                 f"left out; {records['skipped_file']} lists {'it' if records['skipped'] == 1 else 'them'}."
             )
         if records["ignored"]:
-            out.append(f"{_count(records['ignored'], 'other file was', 'other files were')} ignored.")
+            kinds = f" ({', '.join(found)})" if (found := records.get("ignored_kinds")) else ""
+            files = _count(records["ignored"], "file that is not an image", "files that are not images")
+            out.append(f"{files}{kinds} {_were(records['ignored'])} ignored.")
     if records["copies"]:
         out.append(
             f"{_count(records['copies'], 'record equals', 'records equal')} another and {_were(records['copies'])} "

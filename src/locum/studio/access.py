@@ -21,6 +21,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KEY_HEADER = "x-locum-key"
 ENTER, LINK = "/enter", "/link"
+# What to do, after what is wrong.
+NEW_LINK = (
+    "Run `locum studio` again in the same folder, in another terminal if it still runs in one, and open the link "
+    "that it prints."
+)
 # A request for a new link comes from the same user's terminal, which can read the secret in a private file.
 SECRET_HEADER = "x-locum-secret"
 
@@ -84,7 +89,7 @@ class Access:
         headers = _headers(scope)
         host = headers.get("host")
         if host is None or len(host) != 1 or host[0] not in self.hosts:
-            return 421, "This server answers only at its own address: use the link that `locum studio` printed."
+            return 421, f"This server answers only at its own address. {NEW_LINK}"
         path = scope["path"]
         if path == LINK:
             good = _same(self.secret, _one(headers, SECRET_HEADER))
@@ -99,12 +104,9 @@ class Access:
         if entering:
             return None
         if not any(_same(self._session, value) for value in self._sent_cookies(headers)):
-            return (
-                401,
-                "Access denied: open the link that `locum studio` printed, or run it again for a new one.",
-            )
+            return 401, f"This browser has not been let in. {NEW_LINK}"
         if path.startswith("/api/") and not _same(self.key, _one(headers, KEY_HEADER)):
-            return 403, "This link has expired: run `locum studio` again for a new one."
+            return 403, f"This page was opened with the link of an earlier studio. {NEW_LINK}"
         return None
 
     def _sent_cookies(self, headers: dict[str, list[str]]) -> list[str]:

@@ -20,7 +20,7 @@ from locum._version import __version__
 from locum.errors import ConfigError, LocumError, PolicyError, missing_extra
 from locum.io import one_line
 from locum.studio import facts
-from locum.studio.access import ENTER, LINK, Access
+from locum.studio.access import ENTER, LINK, NEW_LINK, Access
 from locum.studio.actions import ACTIONS, Action, Fit
 from locum.studio.drops import Drops
 from locum.studio.jobs import Jobs
@@ -144,10 +144,8 @@ def _pages(app: FastAPI, access: Access) -> None:
     @app.get(ENTER)
     def enter(token: str = "") -> Response:
         if not access.use_token(token):
-            words = (
-                "This link was used already, or is not one of this studio: run `locum studio` again for a new one."
-            )
-            return PlainTextResponse(words + "\n", status_code=403)
+            words = f"This link was used already, or is not one of this studio: each works once. {NEW_LINK}\n"
+            return PlainTextResponse(words, status_code=403)
         return HTMLResponse(_ENTER.format(key=access.key), headers={"set-cookie": access.set_cookie()})
 
     @app.post(LINK)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -135,6 +136,17 @@ class AttackResult:
             return "no excess risk found"
         return "within the proven limit" if within else "inconclusive"
 
+    @property
+    def doubt(self) -> str:
+        """Why the verdict is inconclusive, in words that say what is missing; empty if it is not."""
+        if self.verdict != "inconclusive":
+            return ""
+        if self.inconclusive_because:
+            return self.inconclusive_because
+        if math.isinf(self.attack.high):
+            return "there is no interval: one run cannot show how far another would be"
+        return "the interval reaches too high to show no excess risk, and more records would make it narrower"
+
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, the only JSON form of an attack; what was not measured is left out."""
         out: dict[str, Any] = {
@@ -222,6 +234,38 @@ def worst_verdict(*verdicts: Verdict) -> Verdict:
     'inconclusive'
     """
     return min(verdicts, key=get_args(Verdict).index)
+
+
+def doubts_in_words(results: Iterable[AttackResult]) -> str:
+    """Why attacks are inconclusive, each reason once, after the attacks that it is about.
+
+    Parameters
+    ----------
+    results
+        Results of attacks, also of those that are not inconclusive.
+
+    Returns
+    -------
+    str
+        Clauses; empty if no attack is inconclusive.
+
+    Examples
+    --------
+    >>> from locum.types import AttackResult, Estimate, doubts_in_words
+    >>> chance, wide = Estimate.exact(0.5), Estimate(0.5, 0.4, 0.6, 90)
+    >>> both = [AttackResult(name, "auc", wide, chance, chance) for name in ("hole", "LiRA")]
+    >>> doubts_in_words(both).rpartition(",")[0]
+    'for hole and LiRA, the interval reaches too high to show no excess risk'
+    """
+    about: dict[str, list[str]] = {}
+    for result in results:
+        if result.doubt:
+            about.setdefault(result.doubt, []).append(result.name)
+    # As `io.listed`, which is on this level.
+    named = (
+        (f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0], why) for why, names in about.items()
+    )
+    return "; ".join(f"for {names}, {why}" for names, why in named)
 
 
 def _rate(fpr: float) -> str:

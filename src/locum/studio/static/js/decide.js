@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { download, post } from "./api.js";
 import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, NoRelease, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, useFacts, useJob, useReveal, verdictTone } from "./ui.js";
 
-const TONES = { met: "good", "not met": "bad", open: "open" };
+const TONES = { clear: "good", leak: "bad", doubt: "open" };
 
 const Keys = ({ keys, value, onChange, onMade }) => {
   const [name, setName] = useState("holder.pem");
@@ -103,7 +103,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
     ${!desk.releases.length ? html`<${NoRelease} />` : html`<${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("decide", { release: chosen })} />`}
     <${Problem}>${error}<//>
     ${facts && html`
-      <${Card} tone=${TONES[facts.verdict.state]}>
+      <${Card} tone=${TONES[facts.verdict.tone]}>
         <p class="verdict">${facts.verdict.title}</p><p>${facts.verdict.sentence}</p>
         ${facts.verdict.state === "open" && html`<div><${Button} kind="main" onClick=${() => go("attack", { release })}>Run the attacks<//></div>`}
         ${facts.verdict.rules.some((rule) => !rule.met) && html`<ul class="lines">${facts.verdict.rules.filter((rule) => !rule.met).map((rule) => html`<li><strong>Not met:</strong> ${rule.rule} (${rule.found}). ${rule.why}</li>`)}</ul>`}
