@@ -76,6 +76,23 @@ def test_two_ledgers_in_one_folder_are_named_with_a_way_out(tmp_path: Path) -> N
         check_one_ledger(str(tmp_path / "all"), tmp_path / "all" / "a" / STATE_FOLDER / LEDGER)
 
 
+def test_who_has_two_ledgers_has_a_way_on(tmp_path: Path) -> None:
+    """Data that were moved below others that another ledger had paid for."""
+    whole = paid(tmp_path, tmp_path / "scans")
+    part = paid(tmp_path / "scans" / "far", tmp_path / "scans" / "far" / "two")
+    check_one_ledger(str(tmp_path / "scans" / "far" / "two"), part)
+    check_one_ledger(str(tmp_path / "scans"), whole)
+    with pytest.raises(PrivacyError, match="second budget"):
+        check_one_ledger(str(tmp_path / "scans" / "far" / "three"), part)
+
+
+def test_a_linked_ledger_is_itself(tmp_path: Path) -> None:
+    file = paid(tmp_path / "real", tmp_path / "scans")
+    (tmp_path / STATE_FOLDER).symlink_to(file.parent)
+    check_one_ledger(str(tmp_path / "scans" / "train"), file)
+    check_one_ledger(str(tmp_path / "scans"), tmp_path / STATE_FOLDER / LEDGER)
+
+
 def test_a_damaged_ledger_above_is_not_overlooked(tmp_path: Path) -> None:
     file = paid(tmp_path, tmp_path / "scans")
     with sqlite3.connect(file) as database:

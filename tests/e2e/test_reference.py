@@ -74,9 +74,9 @@ def test_a_backbones_statistics(program, model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("name,low,high\na,0,1\nb,1,1\n", "feature 2 goes from 1 to 1"),
-        ("name,low,high\na,2,1\n", "feature 1 goes from 2 to 1"),
-        ("name,low,high\na,nan,1\n", "feature 1"),
+        ("name,low,high\na,0,1\nb,1,1\n", "Line 3 of 'bad.csv': 'b' goes from 1 to 1"),
+        ("name,low,high\na,2,1\n", "'a' goes from 2 to 1"),
+        ("name,low,high\na,nan,1\n", "'a' goes from nan to 1"),
         ("name,low,high\na,0,1,2\n", "Line 2"),
         ("name,low,high\na,zero,1\n", "Line 2"),
         ("name,low,high\n", "no features"),

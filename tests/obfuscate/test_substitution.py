@@ -80,7 +80,7 @@ def test_a_label_of_one_person_has_no_collages_of_its_own() -> None:
     with pytest.raises(DataError, match="8 subjects or more"):
         Substitution.of_collages(planes(X), LABEL[:, None], np.random.default_rng(0), np.zeros(N))
     model = ImageObfuscator(random_state=0)
-    with pytest.raises(DataError, match="one for each of 240 images"):
+    with pytest.raises(DataError, match="one entry for each of 240 images"):
         model.fit(X, LABEL, show_quarters=True, subject=subject[:5])
     with pytest.raises(ConfigError, match="with `show_quarters` only"):
         ImageObfuscator("calibrated").fit(X, LABEL, subject=subject)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 from locum.accounting.store import entries_read_only
-from locum.errors import PrivacyError
+from locum.errors import LocumError, PrivacyError
 from locum.io import LEDGER, STATE_FOLDER
 
 # Where the data lie that charges pay for; empty: nowhere on this machine.
@@ -96,31 +97,45 @@ def check_one_ledger(place: str, ledger: Path) -> None:
     if not place:
         return
     here, own = Path(place), Path(os.path.realpath(ledger))
-    second = "a second ledger would be a second budget for the same people"
+
+    def covers(file: Path) -> Path | None:
+        """What `file` has paid for that is the data, or holds them."""
+        return next((known for known in _paid(file) if known == here or known in here.parents), None)
+
+    # It pays for what it has paid for already: whoever got here with two ledgers must have a way on.
+    if covers(own) is not None:
+        return
     for above in here.parents:
-        file = above / STATE_FOLDER / LEDGER
-        known = None if file == own else next((p for p in _paid(file) if p == here or p in here.parents), None)
+        file = _usual(above)
+        known = None if file == own else covers(file)
         if known is not None:
             lies = "" if known == here else f", in which {here.name!r} lies"
             raise PrivacyError(
-                f"The ledger {str(file)!r} has paid for a release of {known.name!r}{lies}: {second}. Name that one "
-                "with --ledger, and with --holding a holding of its own if nobody is in both."
+                f"The ledger {str(file)!r} has paid for a release of {known.name!r}{lies}: {_SECOND}. "
+                f"{_way_out(file)}"
             )
 
-    def paid_here(file: Path) -> bool:
-        return any(here == p or here in p.parents for p in _paid(file))
+    def paid_inside(file: Path) -> bool:
+        return any(here == known or here in known.parents for known in _paid(file))
 
-    others = [file for file in _below(here) if file != own and paid_here(file)]
+    others = [file for file in _below(here) if file != own and paid_inside(file)]
     if not others:
         return
-    several = len(others) > 1 or paid_here(own)
+    several = len(others) > 1 or paid_inside(own)
+    parts = "Another one has paid for other parts: release the parts one by one, each with its own."
     raise PrivacyError(
-        f"{here.name!r} holds data that the ledger {str(others[0])!r} has paid for: {second}. "
-        + (
-            "Other parts were paid for with another one, so release the parts one by one, each with its own."
-            if several
-            else "Name that one with --ledger, and with --holding a holding of its own if nobody is in both."
-        )
+        f"{here.name!r} holds data that the ledger {str(others[0])!r} has paid for: {_SECOND}. "
+        f"{parts if several else _way_out(others[0])}"
+    )
+
+
+_SECOND = "a second ledger would be a second budget for the same people"
+
+
+def _way_out(file: Path) -> str:
+    return (
+        f"Pay from that one, with `locum fit --ledger {shlex.quote(str(file))}` or `ledger` in a site.toml, and name "
+        "a holding of its own (--holding) if nobody is in both."
     )
 
 
@@ -134,12 +149,22 @@ def _below(place: Path) -> Iterator[Path]:
     for folder, names, _ in os.walk(place):
         if STATE_FOLDER in names:
             names.remove(STATE_FOLDER)
-            yield Path(folder, STATE_FOLDER, LEDGER)
+            yield _usual(Path(folder))
+
+
+def _usual(folder: Path) -> Path:
+    """The usual place of a ledger, without links."""
+    return Path(os.path.realpath(folder / STATE_FOLDER / LEDGER))
 
 
 def _paid(ledger: Path) -> list[Path]:
-    """What a ledger has paid for; nothing if it is not there, or belongs to somebody else."""
-    places = (
-        entry["body"].get("place") for entry in entries_read_only(ledger) if entry["body"].get("kind") == "data"
-    )
+    """What a ledger has paid for; nothing if it is not there, or if others own it and it cannot be read."""
+    try:
+        entries = entries_read_only(ledger)
+    except LocumError:
+        # One file of a stranger in a shared folder must not stop everybody below it.
+        if ledger.stat().st_uid == getattr(os, "getuid", int)():
+            raise
+        return []
+    places = (entry["body"].get("place") for entry in entries if entry["body"].get("kind") == "data")
     return [place_noted(place, ledger) for place in places if isinstance(place, str)]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import shlex
 import sqlite3
 import stat
 import time
@@ -217,7 +218,7 @@ def entries_read_only(file: Path) -> list[dict[str, Any]]:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise DataError(
             f"The ledger {str(file)!r} cannot be read ({one_line(str(error))[:80]}), so nobody knows what it has "
-            "paid for: repair it or wait, then try again."
+            f"paid for: `locum ledger show --ledger {shlex.quote(str(file))}` tells its owner more; or move it away."
         ) from None
     return _checked(rows, file)
 

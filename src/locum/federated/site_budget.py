@@ -39,6 +39,8 @@ class SiteBudget:
         if self._file.insecure_seed is not None or budget is None:
             yield None
             return
+        if not self._file.ledger_file.exists():
+            check_one_ledger(self._file.data_place, self._file.ledger_file)
         with Ledger(self._file.ledger_file) as ledger:
             ledger.open_for(budget, self._file.holding)
             yield ledger
