@@ -134,7 +134,7 @@ def test_an_attack_after_the_decision_makes_it_outdated(made: Path, tmp_path: Pa
     audit = tmp_path / "release-audit.json"
     before = json.loads((made / "release-audit.json").read_text())
     # Noise decides what the attacks found: what is decided on is an audit without a leak, in any case.
-    quiet = [result for result in before["results"] if result["verdict"] != "leak"]
+    quiet = [result | {"verdict": "inconclusive"} for result in before["results"]]
     before |= {"verdict": "inconclusive", "results": quiet}
     audit.write_text(json.dumps(before))
     assert not review_release(release)["outdated"]
