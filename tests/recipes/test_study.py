@@ -148,6 +148,19 @@ def test_a_killed_study_goes_on_where_it_stopped(root: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out" / "tiny.partial.json").exists()
 
 
+def test_a_few_timed_cells_tell_about_how_long_it_takes(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    cells = len(found.study.cells(found.config)) * len(found.config["seeds"])
+    assert expect_time(found, quick=False, out=tmp_path / "out").seconds is None
+    for timed, seconds, said in (({"a": 2.0, "b": 4.0}, 3, "by a few cells"), ({"a": 2.0, "b": None}, 6, "or more")):
+        (root / "seconds.json").write_text(json.dumps({"limit": 10, "cells": {"tiny": timed}}))
+        expected = expect_time(found, quick=False, out=tmp_path / "out")
+        assert expected.seconds == pytest.approx(seconds * cells)
+        assert said in expected.sentence()
+    # Quick settings have other cells.
+    assert expect_time(found, quick=True, out=tmp_path / "out").seconds is None
+
+
 def test_with_more_seeds_the_committed_cells_are_kept(root: Path, tmp_path: Path) -> None:
     few = find_studies(root)["tiny"].changed(["seeds=[0, 2]"])
     with pytest.raises(ConfigError, match="no results of 'tiny' to keep"):

@@ -565,7 +565,7 @@ class Expected:
 
 
 def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False) -> Expected:
-    """How long a run will take, by the seconds of its committed results or, for other cells, by the study's own word.
+    """How long a run will take: by the seconds of its committed results, the study's own word, or a few timed cells.
 
     Parameters
     ----------
@@ -607,7 +607,8 @@ def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False
     if minutes is not None and not same:
         return Expected(60 * minutes * len(missing) / len(every), len(every), done, "as the study says")
     if not means:
-        return Expected(None, len(every), done, "")
+        nothing = Expected(None, len(every), done, "")
+        return nothing if quick else _by_a_few_cells(found, len(missing), nothing)
     # A cell of another set takes about what the same method takes on the sets of the committed results.
     alike: dict[str, list[float]] = {}
     for name, mean in means.items():
@@ -619,6 +620,18 @@ def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False
         return means.get(name, sum(same) / len(same))
 
     return Expected(sum(guess(name) for name, _ in missing), len(every), done, "by the committed results")
+
+
+def _by_a_few_cells(found: FoundStudy, missing: int, unknown: Expected) -> Expected:
+    """By cells that were timed for this, in `seconds.json` beside the studies; null: stopped at the file's limit."""
+    file = found.folder.parent / "seconds.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    timed = known.get("cells", {}).get(found.name, {})
+    if not timed or found.given:
+        return unknown
+    seconds = [known["limit"] if value is None else value for value in timed.values()]
+    source = "or more: some of the cells that were timed took longer" if None in timed.values() else "by a few cells"
+    return replace(unknown, seconds=missing * sum(seconds) / len(seconds), source=source)
 
 
 def render_study(found: FoundStudy, results: Path) -> StudyResults:
