@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import TableCodec, read_adult
+from locum.metrics import paired_difference
 from locum.obfuscate import ATTACKERS, Labeled, Masking, TableObfuscator, hull_auc
 from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals
@@ -241,7 +242,7 @@ def _summary(results: StudyResults) -> str:
     def less(own: list[float] | None, method: str) -> str:
         if own is None or theirs is None or method == "paper":
             return ""
-        return _shown(Estimate.from_runs([a - b for a, b in zip(theirs, own, strict=True)]), "+.3f")
+        return _shown(paired_difference(theirs, own), "+.3f")
 
     for m in results.config["methods"]:
         gap = missing(results, m)

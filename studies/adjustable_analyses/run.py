@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import TableCodec, read_adult
+from locum.metrics import paired_difference
 from locum.obfuscate import Labeled, Masking, TableObfuscator, hull_auc
 from locum.obfuscate.evaluation import Originals
 from locum.obfuscate.judges import TreesJudge, label_only
 from locum.obfuscate.noise import PaperNoise, ShapedNoise
 from locum.recipes import Study, StudyResults
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes.study import SPREAD, Cell, data_folder, markdown_table
 from locum.types import Estimate
 
 if TYPE_CHECKING:
@@ -276,18 +277,12 @@ def cells(config: Config) -> dict[str, Cell]:
     return {name: partial(QUESTIONS[name][0], config) for name in config["questions"]}
 
 
-# What is written about them. Seeds that differ by less are not worth two more figures.
-SPREAD = 0.03
-
-
-def told(results: StudyResults, cell: str, metric: str, digits: str = ".3f") -> str:
-    """The mean over seeds, with the lowest and the highest where they differ."""
-    return results.told(cell, metric, digits, spread=SPREAD)
+# What is written about them.
 
 
 def four(results: StudyResults, cell: str, prefix: str) -> list[str]:
     """The four accuracies of a release."""
-    return [told(results, cell, f"{prefix}/{figure}") for figure in FIGURES]
+    return [results.told(cell, f"{prefix}/{figure}") for figure in FIGURES]
 
 
 def render(results: StudyResults, out: Path) -> str:
@@ -298,9 +293,9 @@ def render(results: StudyResults, out: Path) -> str:
         f"{c['judge_rows']:,} and are tried on {TEST:,}: by the choice of test rows alone an accuracy is good to "
         f"0.01. Lambda is {LAMBDA:g} where nothing else is said. Means over seeds; where these differ by more than "
         f"{SPREAD:g}, the lowest and the highest follow.",
-        f"On rows as they are: attacker {told(results, 'noise', 'original/private')}, receiver "
-        f"{told(results, 'noise', 'original/utility')}; an attacker who knows the income alone "
-        f"{told(results, 'noise', 'label only')}.",
+        f"On rows as they are: attacker {results.told('noise', 'original/private')}, receiver "
+        f"{results.told('noise', 'original/utility')}; an attacker who knows the income alone "
+        f"{results.told('noise', 'label only')}.",
     ]
     for name in c["questions"]:
         text += QUESTIONS[name][1](results)
@@ -312,8 +307,8 @@ def _noise(results: StudyResults) -> list[str]:
     rows = []
     for noise_ in c["noises"]:
         for name, shown in (("g", "g: the label"), ("C", "C's own view")):
-            epsilon = told(results, "noise", f"{noise_:g}/epsilon", ".2f") if noise_ else "none"
-            extra = [told(results, "noise", f"{noise_:g}/valid"), epsilon] if name == "g" else ["", ""]
+            epsilon = results.told("noise", f"{noise_:g}/epsilon", ".2f") if noise_ else "none"
+            extra = [results.told("noise", f"{noise_:g}/valid"), epsilon] if name == "g" else ["", ""]
             rows.append([f"{noise_:g}", shown, *four(results, "noise", f"{noise_:g}/{name}"), *extra])
     header = ["noise", "written", *SHOWN, "valid rows", f"local epsilon at delta {c['delta']:g}"]
     more = [[f"{n:g}", *four(results, "noise", f"all {n:g}")] for n in c["all_rows_noises"]]
@@ -321,7 +316,7 @@ def _noise(results: StudyResults) -> list[str]:
         "## Noise, with g and without (Figures 5 to 7)",
         markdown_table(header, rows),
         f"Judges who learn from all {c['rows']:,} rows (on rows as they are, attacker "
-        f"{told(results, 'noise', 'all/private')}, receiver {told(results, 'noise', 'all/utility')}):",
+        f"{results.told('noise', 'all/private')}, receiver {results.told('noise', 'all/utility')}):",
         markdown_table(["noise", *SHOWN], more),
     ]
 
@@ -347,7 +342,7 @@ def _label(results: StudyResults) -> list[str]:
         for n in results.config["label_noises"]
         for name, shown in names.items()
     ]
-    said = f"C is right about {told(results, 'label', 'accuracy of C')} of the test rows."
+    said = f"C is right about {results.told('label', 'accuracy of C')} of the test rows."
     return ["## The true label, or C's guess of it", said, markdown_table(["noise", "label", *SHOWN], rows)]
 
 
@@ -356,17 +351,17 @@ def _several(results: StudyResults) -> list[str]:
         [
             f"{n:g}",
             kept,
-            *(told(results, "several", f"{n:g}/{kept}/{m}") for m in ("strong", "income", "marital-status")),
+            *(results.told("several", f"{n:g}/{kept}/{m}") for m in ("strong", "income", "marital-status")),
         ]
         for n in results.config["several_noises"]
         for kept in ("income", "both")
     ]
-    whole = [told(results, "several", f"original/{m}") for m in ("private", "income", "marital-status")]
+    whole = [results.told("several", f"original/{m}") for m in ("private", "income", "marital-status")]
     rows.append(["rows as they are", "", *whole])
     header = ["noise", "kept", "strong attacker", "receiver of income", "receiver of marital status"]
     said = (
         "The table is without the column of marital status. An attacker who knows income and marital status alone "
-        f"finds sex with {told(results, 'several', 'label only/both')}."
+        f"finds sex with {results.told('several', 'label only/both')}."
     )
     return ["## Several attributes to keep", said, markdown_table(header, rows)]
 
@@ -379,8 +374,7 @@ def _parts(results: StudyResults) -> list[str]:
         return results.runs("parts", f"{name}/hull")
 
     def against(name: str) -> str:
-        less = Estimate.from_runs([a - b for a, b in zip(hull(name), hull("ours"), strict=True)])
-        return "" if name == "ours" else f"{less:+.4f}"
+        return "" if name == "ours" else f"{paired_difference(hull(name), hull('ours')):+.4f}"
 
     hulls = [[name, f"{Estimate.from_runs(hull(name)):.4f}", against(name)] for name in names]
     rows = []
@@ -399,7 +393,7 @@ def _left(results: StudyResults) -> list[str]:
     some = results.raw["left"][str(results.config["seeds"][0])]
     columns = [m.removeprefix("alone/") for m in some if m.startswith("alone/")]
     knobs = sorted({m.split("/")[0] for m in some} - {"alone"}, key=float)
-    rows = [[n, *(told(results, "left", f"{k}/{n}") for k in ("alone", *knobs))] for n in columns]
+    rows = [[n, *(results.told("left", f"{k}/{n}") for k in ("alone", *knobs))] for n in columns]
     gaps = {
         k: max(
             results.estimate("left", f"{k}/{n}").value - results.estimate("left", f"alone/{n}").value for n in columns

@@ -25,7 +25,7 @@ from locum.obfuscate.evaluation import mean_release
 from locum.obfuscate.judges import TreesJudge, label_only
 from locum.obfuscate.noise import PaperNoise
 from locum.recipes import StudyResults
-from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study import SPREAD, Cell, markdown_table
 from locum.types import Estimate
 
 Array = npt.NDArray[Any]
@@ -253,18 +253,12 @@ def cells(config: Config) -> dict[str, Cell]:
     return {name: partial(QUESTIONS[name][0], config) for name in config["questions"]}
 
 
-# What is written about them. Seeds that differ by less are not worth two more figures.
-SPREAD = 0.03
-
-
-def told(results: StudyResults, cell: str, metric: str, digits: str = ".3f") -> str:
-    """The mean over seeds, with the lowest and the highest where they differ."""
-    return results.told(cell, metric, digits, spread=SPREAD)
+# What is written about them.
 
 
 def accuracies(results: StudyResults, cell: str, prefix: str) -> list[str]:
     """The accuracies of a release."""
-    return [told(results, cell, f"{prefix}/{figure}") for figure in FIGURES]
+    return [results.told(cell, f"{prefix}/{figure}") for figure in FIGURES]
 
 
 def render(results: StudyResults, out: Path) -> str:
@@ -286,7 +280,7 @@ def _lambdas(results: StudyResults) -> list[str]:
     keys = [*(f"{v:g}" for v in c["lambdas"]), "C"]
     rows = [
         ["C's own scores" if key == "C" else key]
-        + [told(results, "lambda", f"{name}/{key}/{side}") for name in PRESETS for side in ("sex", "income")]
+        + [results.told("lambda", f"{name}/{key}/{side}") for name in PRESETS for side in ("sex", "income")]
         for key in keys
     ]
     paper = [[v, f"{sex:.3f}", f"{smile:.3f}"] for v, (sex, smile) in CELEBA_FIGURE_12.items()]
@@ -300,7 +294,7 @@ def _lambdas(results: StudyResults) -> list[str]:
     return [
         "## The lambda grid (Figures 7, 11, 12)",
         "Without noise: what judges who learned on originals find in releases. Sex by the label alone: "
-        f"{told(results, 'lambda', 'label only')}.",
+        f"{results.told('lambda', 'label only')}.",
         markdown_table(header, rows),
         "The paper's Figure 12 (CelebA-G-S, epoch 183):",
         markdown_table(["lambda", "gender", "smiling"], paper),
@@ -313,7 +307,7 @@ def _softmax(results: StudyResults) -> list[str]:
     c = results.config
     ends = ("LogSoftMax", "SoftMax")
     traces = [
-        [epoch, *(told(results, "softmax", f"{e}/{epoch}/{m}", ".4f") for e in ends for m in ("error", "C"))]
+        [epoch, *(results.told("softmax", f"{e}/{epoch}/{m}", ".4f") for e in ends for m in ("error", "C"))]
         for epoch in c["trace_epochs"]
     ]
     rows = [[e, f"{n:g}", *accuracies(results, "softmax", f"{e}/{n:g}")] for e in ends for n in c["softmax_noises"]]
@@ -352,7 +346,7 @@ def _little(results: StudyResults) -> list[str]:
 def _providers(results: StudyResults) -> list[str]:
     names = ("attacker of the pool", "attacker of this noise", "this provider alone", "all at this noise")
     rows = [
-        [f"{n:g}", *(told(results, "providers", f"{n:g}/{name}") for name in names)]
+        [f"{n:g}", *(results.told("providers", f"{n:g}/{name}") for name in names)]
         for n in results.config["provider_noises"]
     ]
     header = [
@@ -362,7 +356,7 @@ def _providers(results: StudyResults) -> list[str]:
     return [
         "## Providers who choose different noises",
         "Ours; the providers hold equally many rows. The receiver of their pool finds income in original rows with "
-        f"{told(results, 'providers', 'pool/utility')}.",
+        f"{results.told('providers', 'pool/utility')}.",
         markdown_table(header, rows),
     ]
 
@@ -391,9 +385,9 @@ def _linkage(results: StudyResults) -> list[str]:
         for space in ("records", "code"):
             for figure, digits in (("rank-1", ".4f"), ("AUC", ".3f")):
                 metric = f"{knob}/{space} {figure}"
-                row.append(told(results, "linkage", metric, digits) if metric in some else "")
+                row.append(results.told("linkage", metric, digits) if metric in some else "")
         rows.append(row)
-    chance = told(results, "linkage", f"{knobs[0]}/records chance", ".4f")
+    chance = results.told("linkage", f"{knobs[0]}/records chance", ".4f")
     header = ["method", "strength", "rank-1, records", "AUC, records", "rank-1, R's output", "AUC, R's output"]
     return [
         "## Re-identification: which original is a release of?",

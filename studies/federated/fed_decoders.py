@@ -19,7 +19,7 @@ from locum.heads import LinearHead
 from locum.metrics import balanced_accuracy, entropic_wasserstein, frechet_by_class
 from locum.recipes import StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
-from locum.types import DP, Estimate
+from locum.types import DP
 
 # Each measure, and whether more of it should mean a more useful decoder.
 MEASURES = {
@@ -194,9 +194,8 @@ PAIRS = {
 def _differences(results: StudyResults) -> str:
     """First less second, where both were run."""
     rows = [
-        [what, metric, f"{Estimate.from_runs(runs):+.3f}"]
+        [what, metric, f"{results.difference(first, second, metric):+.3f}"]
         for what, (first, second, metric) in PAIRS.items()
         if {first, second} <= results.raw.keys()
-        for runs in [[a - b for a, b in zip(*(results.runs(n, metric) for n in (first, second)), strict=True)]]
     ]
     return f"{markdown_table(['difference, paired by seed', 'measure', ''], rows)}\n\n" if rows else ""

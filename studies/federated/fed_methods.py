@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold
 from torch import nn
 
 from locum.accounting import PlanSteps, PoissonGaussian, epsilon_of, plan_sgd
-from locum.data import REFERENCES, load_reference
+from locum.data import REFERENCES, Reference, load_reference
 from locum.federated import (
     FederationSettings,
     PersonalModel,
@@ -109,7 +109,7 @@ def simulated(
     balanced: bool = False,
 ) -> tuple[Any, list[PersonalModel]]:
     """The simulation and the personal model of every site; each site trains on all that it was dealt."""
-    own, named = named_reference(deal)
+    own, named = named_reference(deal, load_reference(deal.reference, deal.dim))
     terms = FederationSettings(
         classes=deal.classes, dim=deal.dim, seed=seed, balanced=balanced, **{**named, **settings}
     )
@@ -128,12 +128,11 @@ def simulated(
     return found, [PersonalModel.open(Site(file).personal_folder) for file in files]
 
 
-def named_reference(deal: Deal) -> tuple[str | None, dict[str, str]]:
+def named_reference(deal: Deal, reference: Reference) -> tuple[str | None, dict[str, str]]:
     """The file of public statistics, if they do not ship, and how terms name them."""
     if deal.reference in ("none", *REFERENCES):
         return None, {"reference": deal.reference}
-    found = load_reference(deal.reference, deal.dim)
-    return deal.reference, {"reference": "own", "reference_sha256": reference_hash(found)}
+    return deal.reference, {"reference": "own", "reference_sha256": reference_hash(reference)}
 
 
 def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal: Deal, seed: int) -> Release:
@@ -148,8 +147,8 @@ def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal
             make_site_key(folder, name)
         keys = {name: (Path(folder) / f"{name}.pub").read_text().strip() for name in names}
     budget = {} if privacy is None else {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation")}
-    own, named = named_reference(deal)
     reference = load_reference(deal.reference, deal.dim)
+    own, named = named_reference(deal, reference)
     terms = FederationSettings(deal.classes, deal.dim, seed=seed, sites=keys, **{**settings, **budget, **named})
     plan, honest = plan_site(terms, privacy), len(names) - terms.absent - terms.colluding
     found = dict.fromkeys(names, read_terms({"noise": plan.sums_noise, "size": 1, "terms": None}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -195,4 +194,3 @@ def test_other_data_below_a_ledger_are_free(tmp_path: Path, monkeypatch: pytest.
         fit_release(place, Path(f"{place}-release"), classes=["a", "b"])
     assert len(list(tmp_path.rglob(LEDGER))) == 2
     assert Ledger(tmp_path / STATE_FOLDER / LEDGER).data() == ((tmp_path / "above.npz").resolve(),)
-    shutil.rmtree(tmp_path / "below")

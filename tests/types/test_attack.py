@@ -9,9 +9,10 @@ from typing import get_args
 import pytest
 
 from locum import Estimate
+from locum.audit import doubts_in_words
 from locum.errors import ConfigError, DataError
 from locum.release.passport import AttackEntry
-from locum.types import AttackResult, doubts_in_words
+from locum.types import AttackResult
 from locum.types.attack_result import SHAREABLE_ESTIMATES, SHAREABLE_RATES
 
 

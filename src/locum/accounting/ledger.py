@@ -15,7 +15,7 @@ from typing import Any, Self
 from locum.accounting.cost import epsilon_of
 from locum.accounting.events import Event, events_from_json, events_to_json
 from locum.accounting.holding import Charge, Holding, check_name, same_name
-from locum.accounting.paid_data import place_noted, place_to_note
+from locum.accounting.paid_data import data_entry, places_noted
 from locum.accounting.shown import ledger_html
 from locum.accounting.store import EntryFile, check_chain, link
 from locum.errors import ConfigError, PrivacyError
@@ -124,7 +124,6 @@ class Ledger:
                         )
                     return known
             self._pick(turn.entries, holding).check(charge, self.file)
-            place = place_to_note(self.file)
             tip = turn.append(
                 {
                     "kind": "charge",
@@ -137,8 +136,8 @@ class Ledger:
                 }
             )
             # In one turn: a fit that is killed right now has noted what it paid for.
-            if place and place not in _data(turn.entries):
-                turn.append({"kind": "data", "holding": holding, "place": place})
+            if noted := data_entry(turn.entries, holding, self.file):
+                turn.append(noted)
         _log.info("charged epsilon %.4g at delta %g to a ledger", charge.epsilon, charge.delta)
         return replace(charge, tip=tip)
 
@@ -207,7 +206,7 @@ class Ledger:
 
     def data(self) -> tuple[Path, ...]:
         """The files and folders that were paid for, of all holdings; see `paying_for`."""
-        return tuple(place_noted(place, self.file) for place in _data(self._entries.read()))
+        return places_noted(self._entries.read(), self.file)
 
     def releases(self, charge: Charge) -> tuple[str, ...]:
         """Fingerprints of the releases that a charge has paid for."""
@@ -409,10 +408,6 @@ def _check_known(entries: Sequence[dict[str, Any]], charge: Charge) -> None:
 def _releases(entries: Sequence[dict[str, Any]], identity: str) -> tuple[str, ...]:
     bodies = [entry["body"] for entry in entries]
     return tuple(b["release"] for b in bodies if b["kind"] == "release" and b["identity"] == identity)
-
-
-def _data(entries: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(entry["body"]["place"] for entry in entries if entry["body"]["kind"] == "data")
 
 
 def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from locum.accounting.store import entries_read_only
 from locum.errors import LocumError, PrivacyError
@@ -15,6 +16,7 @@ from locum.io import LEDGER, STATE_FOLDER
 
 # Where the data lie that charges pay for; empty: nowhere on this machine.
 _PLACE: ContextVar[str] = ContextVar("place", default="")
+_SECOND = "a second ledger would be a second budget for the same people"
 
 
 @contextmanager
@@ -48,18 +50,27 @@ def paying_for(place: str) -> Iterator[None]:
         _PLACE.reset(token)
 
 
-def place_to_note(ledger: Path) -> str:
-    """What a charge of `ledger` notes: relative if it lies beside the ledger, so that both can move together."""
-    place = _PLACE.get()
-    if not place:
-        return ""
+def data_entry(entries: Sequence[Mapping[str, Any]], holding: str, ledger: Path) -> dict[str, Any] | None:
+    """What a charge of `ledger` adds to its entries; None if nothing is to be noted, or it was noted before.
+
+    Places beside the ledger are relative, so that both can move together.
+    """
+    if not (place := _PLACE.get()):
+        return None
     home = _home(ledger)
-    return Path(place).relative_to(home).as_posix() if Path(place).is_relative_to(home) else place
+    text = Path(place).relative_to(home).as_posix() if Path(place).is_relative_to(home) else place
+    return None if text in _texts(entries) else {"kind": "data", "holding": holding, "place": text}
 
 
-def place_noted(text: str, ledger: Path) -> Path:
-    """Undo `place_to_note`."""
-    return _home(ledger) / text
+def places_noted(entries: Sequence[Mapping[str, Any]], ledger: Path) -> tuple[Path, ...]:
+    """The files and folders that the entries of `ledger` note."""
+    home = _home(ledger)
+    return tuple(home / text for text in _texts(entries))
+
+
+def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    places = (entry["body"].get("place") for entry in entries if entry["body"].get("kind") == "data")
+    return [place for place in places if isinstance(place, str)]
 
 
 def check_one_ledger(place: str, ledger: Path) -> None:
@@ -129,9 +140,6 @@ def check_one_ledger(place: str, ledger: Path) -> None:
     )
 
 
-_SECOND = "a second ledger would be a second budget for the same people"
-
-
 def _way_out(file: Path) -> str:
     return (
         f"Pay from that one, with `locum fit --ledger {shlex.quote(str(file))}` or `ledger` in a site.toml, and name "
@@ -157,14 +165,12 @@ def _usual(folder: Path) -> Path:
     return Path(os.path.realpath(folder / STATE_FOLDER / LEDGER))
 
 
-def _paid(ledger: Path) -> list[Path]:
+def _paid(ledger: Path) -> tuple[Path, ...]:
     """What a ledger has paid for; nothing if it is not there, or if others own it and it cannot be read."""
     try:
-        entries = entries_read_only(ledger)
+        return places_noted(entries_read_only(ledger), ledger)
     except LocumError:
-        # One file of a stranger in a shared folder must not stop everybody below it.
+        # One file of another user in a shared folder must not stop all who work below it.
         if ledger.stat().st_uid == getattr(os, "getuid", int)():
             raise
-        return []
-    places = (entry["body"].get("place") for entry in entries if entry["body"].get("kind") == "data")
-    return [place_noted(place, ledger) for place in places if isinstance(place, str)]
+        return ()

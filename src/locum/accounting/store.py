@@ -98,8 +98,7 @@ class EntryFile:
     @contextmanager
     def _opened(self, mode: str = "rw") -> Iterator[sqlite3.Connection]:
         # "rw" never makes a file: one that vanished must not come back empty, with a fresh budget.
-        address = f"{self.file.absolute().as_uri()}?mode={mode}"
-        with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+        with closing(_connected(self.file, mode)) as database:
             # What a charge pays for begins right after it, so a charge must outlive a power cut.
             database.execute("PRAGMA synchronous=EXTRA")
             database.execute("PRAGMA fullfsync=ON")
@@ -210,8 +209,7 @@ def entries_read_only(file: Path) -> list[dict[str, Any]]:
     if not (os.path.isfile(file) and os.access(file, os.R_OK) and file.stat().st_size):
         return []
     try:
-        address = f"{file.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+        with closing(_connected(file, "ro")) as database:
             if _marks(database)[0] != _OURS:
                 return []
             rows = database.execute(_ALL).fetchall()
@@ -221,6 +219,11 @@ def entries_read_only(file: Path) -> list[dict[str, Any]]:
             f"paid for: `locum ledger show --ledger {shlex.quote(str(file))}` tells its owner more; or move it away."
         ) from None
     return _checked(rows, file)
+
+
+def _connected(file: Path, mode: str) -> sqlite3.Connection:
+    address = f"{file.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
 
 
 def _checked(rows: Sequence[tuple[Any, ...]], file: Path) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from locum.audit.attacks.sum_lira import SumLiRA as SumLiRA
     from locum.audit.auditing import audit as audit, undecidable as undecidable
     from locum.audit.checks import Problem as Problem, check_sets as check_sets
+    from locum.audit.doubts import doubts_in_words as doubts_in_words
     from locum.audit.epsilon.bounds import (
         Guesses as Guesses,
         LowerBound as LowerBound,

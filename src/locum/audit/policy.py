@@ -11,12 +11,13 @@ from typing import Annotated, Any, get_args
 
 from pydantic import Field, ValidationError
 
+from locum.audit.doubts import doubts_in_words
 from locum.audit.limit import ProvenLimit
 from locum.audit.statistics import needed_for
 from locum.errors import ConfigError
 from locum.io import read_toml
 from locum.release import Strict, first_fault
-from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, doubts_in_words, limit_figure
+from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, limit_figure
 
 POLICIES = ("public", "research-sharing", "internal")
 Reason = Annotated[str, Field(min_length=10, max_length=500)]

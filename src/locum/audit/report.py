@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from locum.audit.checks import Problem
+from locum.audit.doubts import doubts_in_words
 from locum.audit.epsilon.epsilon_audit import EpsilonAudit
 from locum.audit.limit import ProvenLimit
 from locum.audit.policy import Finding
@@ -18,7 +19,6 @@ from locum.types import (
     AttackResult,
     Tone,
     Verdict,
-    doubts_in_words,
     html_card,
     met_though_inconclusive,
     verdict_text,

@@ -325,6 +325,7 @@ def embed_to_shards(
         "list_of_images": _listing(source),
         # Vectors of another kind of device differ in their last bits.
         "device": backbone.device,
+        # Its `images` is a place; the entry of that name above is a count.
         **{name: value for name, value in asdict(info).items() if name != "images"},
         "class_names": list(info.class_names),
     }

@@ -220,12 +220,17 @@ def check_several_classes(names: Sequence[str]) -> None:
         )
 
 
+def table_columns(data: str) -> tuple[str, ...]:
+    """The columns whose ranges a private fit must know; empty for images, and for vectors in one column."""
+    return () if holds_images(split_path(data)[0]) else feature_columns(data)
+
+
 def check_scaled(data: str, reference: str, *, chosen: bool) -> None:
     """Refuse the columns of a table without their ranges: bounds that fit no column leave nothing but noise.
 
     `chosen`: the holder named the statistics, so that "none" means standardized columns.
     """
-    columns = () if holds_images(split_path(data)[0]) else feature_columns(data)
+    columns = table_columns(data)
     if not columns:
         return
     if reference == "none" and not chosen:

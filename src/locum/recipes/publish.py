@@ -22,7 +22,6 @@ from locum.audit import LEAST_NON_MEMBERS, Policy, load_policy, undecidable
 from locum.data import (
     copies_of,
     drop_duplicates,
-    feature_columns,
     hold_out,
     ledger_for,
     place_of,
@@ -57,6 +56,7 @@ from locum.recipes.fit_privacy import (
     names_read,
     paid_limit,
     public_classes,
+    table_columns,
     with_unit_of,
 )
 from locum.recipes.inputs import choose_split, only_real, only_split, read_sets
@@ -179,6 +179,11 @@ class _Asked:
     @property
     def internal(self) -> Path:
         return self.out / INTERNAL
+
+    @property
+    def public_key(self) -> Path:
+        """What receivers verify with, beside the private key."""
+        return self.key.with_name(self.key.name + ".pub")
 
     @property
     def staged(self) -> Path:
@@ -340,7 +345,7 @@ def publish_release(
 
 def _check_public_key(asked: _Asked, private: Ed25519PrivateKey) -> None:
     """Receivers verify with the public key beside the private one: write it if it is missing, refuse another one."""
-    public = asked.key.with_name(asked.key.name + ".pub")
+    public = asked.public_key
     if not os.path.lexists(public):
         try:
             write_public_key(public, private)
@@ -545,7 +550,7 @@ def _split(asked: _Asked, state: _State, splits: Mapping[str, EmbeddingSet]) -> 
     ledger = ledger_for(asked.data, given.info)
     place = place_of(asked.data, given.info)
     check_one_ledger(place, ledger)
-    if reference_for(given.info) == "none" and feature_columns(asked.data) and not holds_images(asked.data):
+    if reference_for(given.info) == "none" and table_columns(asked.data):
         raise ConfigError(
             f"{asked.data!r} is a table, and `publish` takes images and vectors: release its rows with `locum "
             "obfuscate fit`, or its columns with `locum fit --reference`. If these are vectors, write them as .npz "
@@ -708,7 +713,7 @@ def _leave(asked: _Asked, ledger: Path) -> None:
 
 
 def _verify(asked: _Asked, place: Path, ledger: Path) -> tuple[str, ...]:
-    public = asked.key.with_name(asked.key.name + ".pub")
+    public = asked.public_key
     signature = open_release(place).passport_files.signature
     if signature is not None and signature.key != key_id(read_public_key(public)):
         raise ConfigError(

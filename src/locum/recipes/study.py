@@ -46,6 +46,8 @@ Figures = Mapping[str, float | str]
 Cell = Callable[[int], Figures]
 Raw = dict[str, dict[str, dict[str, Any]]]
 Seconds = dict[str, dict[str, float]]
+# Seeds that differ by less are not worth two more figures.
+SPREAD = 0.03
 
 #: Settings whose entries make cells of their own: with more of them, the cells of the others are what they were.
 ADDED = (
@@ -90,7 +92,7 @@ class StudyResults:
         """Mean over seeds with its 95 % interval."""
         return Estimate.from_runs(self.runs(cell, metric))
 
-    def told(self, cell: str, metric: str, digits: str = ".3f", *, spread: float) -> str:
+    def told(self, cell: str, metric: str, digits: str = ".3f", *, spread: float = SPREAD) -> str:
         """The mean over seeds; if they differ by more than `spread`, the lowest and the highest in parentheses."""
         runs = self.runs(cell, metric)
         low, high = min(runs), max(runs)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         EpsilonVerdict as EpsilonVerdict,
         Measure as Measure,
         Verdict as Verdict,
-        doubts_in_words as doubts_in_words,
         worst_verdict as worst_verdict,
     )
     from locum.types.batches import (

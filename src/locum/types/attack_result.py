@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -234,38 +234,6 @@ def worst_verdict(*verdicts: Verdict) -> Verdict:
     'inconclusive'
     """
     return min(verdicts, key=get_args(Verdict).index)
-
-
-def doubts_in_words(results: Iterable[AttackResult]) -> str:
-    """Why attacks are inconclusive, each reason once, after the attacks that it is about.
-
-    Parameters
-    ----------
-    results
-        Results of attacks, also of those that are not inconclusive.
-
-    Returns
-    -------
-    str
-        Clauses; empty if no attack is inconclusive.
-
-    Examples
-    --------
-    >>> from locum.types import AttackResult, Estimate, doubts_in_words
-    >>> chance, wide = Estimate.exact(0.5), Estimate(0.5, 0.4, 0.6, 90)
-    >>> both = [AttackResult(name, "auc", wide, chance, chance) for name in ("hole", "LiRA")]
-    >>> doubts_in_words(both).rpartition(",")[0]
-    'for hole and LiRA, the interval reaches too high to show no excess risk'
-    """
-    about: dict[str, list[str]] = {}
-    for result in results:
-        if result.doubt:
-            about.setdefault(result.doubt, []).append(result.name)
-    # As `io.listed`, which is on this level.
-    named = (
-        (f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0], why) for why, names in about.items()
-    )
-    return "; ".join(f"for {names}, {why}" for names, why in named)
 
 
 def _rate(fpr: float) -> str:

@@ -238,7 +238,9 @@ def write_public_key(path: Path, private: Ed25519PrivateKey) -> None:
     Raises
     ------
     ConfigError
-        If the file exists, or cannot be written there.
+        If the file exists.
+    OSError
+        If it cannot be written there.
 
     Examples
     --------

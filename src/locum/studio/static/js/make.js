@@ -52,6 +52,7 @@ export const Make = ({ desk, parameters, refresh }) => {
   const body = { data, out };
   if (table && scale === "ranges" && ranges) body.ranges = ranges;
   if (table && scale === "standardized") body.standardized = true;
+  const scaled = !table || body.ranges || body.standardized;
   if (kind === "dp") {
     Object.assign(body, { epsilon: Number(epsilon), delta: Number(delta), unit, holding: holding.trim() || "default" });
     if (names === "public") body.classes_public = true;
@@ -60,7 +61,7 @@ export const Make = ({ desk, parameters, refresh }) => {
     body.no_dp = true;
     if (kind === "k") Object.assign(body, { generator: "ksame", k: Number(k) });
   }
-  const ready = data && out && (kind !== "dp" || (names && (names !== "declared" || body.classes?.length > 1))) && (!table || body.ranges || body.standardized);
+  const ready = data && out && (kind !== "dp" || (names && (names !== "declared" || body.classes?.length > 1))) && scaled;
   useEffect(() => {
     setSure(false);
     if (!data || !out) return setPlan({});
@@ -121,7 +122,7 @@ export const Make = ({ desk, parameters, refresh }) => {
         <${Problem}>${cost.problem}<//>
         <div><h3>The same in a terminal, in this folder</h3><${Command}>${cost.command}<//></div>
         <${Check} checked=${sure} onChange=${setSure} disabled=${!ready || run.busy} label=${cost.cost ? "Spend it, and make the release" : "Make a release without a guarantee"} />
-        ${!ready && html`<p class="muted">${!names && kind === "dp" ? "First choose who may know the class names." : table && !body.ranges && !body.standardized ? "First say what the usual range of each column is." : "Some fields are still empty."}</p>`}
+        ${!ready && html`<p class="muted">${!names && kind === "dp" ? "First choose who may know the class names." : !scaled ? "First say what the usual range of each column is." : "Some fields are still empty."}</p>`}
         <${Button} kind="main" disabled=${!ready || !sure || Boolean(cost.problem)} busy=${run.busy} onClick=${() => { setSure(false); run.start(body); }}>Make the release<//>` : html`<p class="muted">${error ? "" : "Choose records first."}</p>`}
       <${Progress} run=${run} verb="Reading and fitting" />
       <${Problem}>${run.problem}<//>
